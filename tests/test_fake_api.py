@@ -1,0 +1,370 @@
+"""The fake API itself, asked through the real SDK: what it refuses, what it plays, what it counts."""
+
+import http.client
+import threading
+
+import anthropic
+import pytest
+from anthropic.types import Message
+
+from fake_api import Cut, FakeAPI, Status, Wait, calls, reply, says
+
+
+def client(api, **options):
+    return anthropic.Anthropic(**{"base_url": api.url, "api_key": "test", "max_retries": 0, **options})
+
+
+def user(content):
+    return {"role": "user", "content": content}
+
+
+def model(content):
+    return {"role": "assistant", "content": content}
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def call(name="toolu_a", **change):
+    return {"type": "tool_use", "id": name, "name": "bash", "input": {}, **change}
+
+
+def result(name="toolu_a", **change):
+    return {"type": "tool_result", "tool_use_id": name, "content": "ok", **change}
+
+
+def tool(name="bash", schema={"type": "object"}):
+    return {"name": name, "description": "Run a command.", "input_schema": schema}
+
+
+def talk(*messages):
+    return {"messages": list(messages)}
+
+
+def called(*answer):
+    """A request whose last turn answers the call `toolu_a`."""
+    return talk(user("go"), model([call()]), user(list(answer)))
+
+
+BASE = {"model": "m", "max_tokens": 100, "system": "Be brief.", "tools": [tool()], **talk(user("go"))}
+AUTOMATIC = {"cache_control": {"type": "ephemeral"}}
+THOUGHT = {"type": "thinking", "thinking": "Hm.", "signature": "s1"}
+REDACTED = {"type": "redacted_thinking", "data": "d1"}
+
+
+def send(client, change={}, **more):
+    """Send the base request with some fields changed, or left out when they are `...`; whatever they are."""
+    body = {name: value for name, value in {**BASE, **change, **more}.items() if value is not ...}
+    return client.post("/v1/messages", body=body, cast_to=Message)
+
+
+# ---- What it refuses -------------------------------------------------------------------------------------------------
+
+ACCEPTED = {
+    "the base": {},
+    "no system, no tools": {"system": ..., "tools": ...},
+    "an empty system": {"system": ""},
+    "a system of blocks": {"system": [{**text("Be brief."), **AUTOMATIC}]},
+    "no tools but calls": {"tools": ..., **called(result())},
+    "two tools": {"tools": [tool("a"), tool("b")]},
+    "results, then text": called(result(), text("and now?")),
+    "a result without content": called({"type": "tool_result", "tool_use_id": "toolu_a"}),
+    "an empty result": called(result(content="")),
+    "a result of blocks": called(result(content=[text("ok")], is_error=True)),
+    "two calls, results the other way round": talk(user("go"), model([call("a"), call("b")]),
+                                                   user([result("b"), result("a")])),
+    "turns in several messages": talk(user("go"), user("on"), model("Yes."), model([call("a")]), model([call("b")]),
+                                      user([result("a")]), user([result("b")]), user("more")),
+    "fields that model_dump adds": talk(user("go"), model([call(caller=None, toolset_name=None)]), user([result()])),
+}
+
+UNANSWERED = "messages.1: `tool_use` ids were found without `tool_result` blocks immediately after: toolu_a"
+UNASKED = "messages.2: unexpected `tool_use_id` found in `tool_result` blocks: toolu_b"
+
+REFUSED = {
+    "no model": ({"model": ...}, "model: Field required"),
+    "no max_tokens": ({"max_tokens": ...}, "max_tokens: Field required"),
+    "no messages": ({"messages": ...}, "messages: Field required"),
+    "messages no list": ({"messages": "go"}, "messages: Input should be a valid list"),
+    "max_tokens no number": ({"max_tokens": "9"}, "max_tokens: Input should be a valid integer"),
+    "max_tokens 0": ({"max_tokens": 0}, "max_tokens: Input should be greater than or equal to 1"),
+    "temperature": ({"temperature": 0.5}, "`temperature` is deprecated for this model."),
+    "top_p": ({"top_p": 0.5}, "`top_p` is deprecated for this model."),
+    "top_k": ({"top_k": 5}, "`top_k` is deprecated for this model."),
+    "system a number": ({"system": 1}, "system: Input should be a valid string or list"),
+    "system an empty block": ({"system": [text("")]}, "system: text content blocks must be non-empty"),
+    "tools no list": ({"tools": {}}, "tools: Input should be a valid list"),
+    "a tool's name": ({"tools": [tool("run it")]}, "tools.0.custom.name: String should match pattern"),
+    "a tool's long name": ({"tools": [tool("x" * 129)]}, "tools.0.custom.name: String should match pattern"),
+    "a tool without schema": ({"tools": [{"name": "bash"}]}, "tools.0.custom.input_schema: Field required"),
+    "a schema without type": ({"tools": [tool(schema={})]}, "tools.0.custom.input_schema.type: Field required"),
+    "a schema of no object": ({"tools": [tool(schema={"type": "array"})]}, "schema.type: Input should be 'object'"),
+    "two tools of one name": ({"tools": [tool(), tool()]}, "tools: Tool names must be unique."),
+    "empty messages": (talk(), "messages: at least one message is required"),
+    "a message of text": (talk("go"), "messages.0: Input should be a valid dictionary"),
+    "no role": (talk({"content": "go"}), "messages.0.role: Field required"),
+    "an unknown role": (talk({"role": "system", "content": "go"}), 'messages: Unexpected role "system"'),
+    "an unknown field": (talk({**user("go"), "time": 1}), "messages.0.time: Extra inputs are not permitted"),
+    "content null": (talk(user(None)), "messages.0.content: Input should be a valid string or list"),
+    "content of text": (talk(user(["go"])), "messages.0.content.0: Input should be a valid dictionary"),
+    "content an empty list": (talk(user([])), "messages.0: all messages must have non-empty content"),
+    "content an empty string": (talk(user("")), "messages.0: all messages must have non-empty content"),
+    "content white": (talk(user(" \n")), "messages: text content blocks must contain non-whitespace text"),
+    "an empty text": (talk(user([text("go"), text("")])), "messages: text content blocks must be non-empty"),
+    "an empty text in a result": (called(result(content=[text("")])), "text content blocks must be non-empty"),
+    "a result null": (called(result(content=None)), "tool_result.content: Input should be a valid string or list"),
+    "an unknown block": (talk(user([{"type": "txt"}])), "messages.0.content.0: Input tag 'txt' found"),
+    "an unknown field of a block": (called(result(status=0)), "tool_result.status: Extra inputs are not"),
+    "the first turn not the user's": (talk(model("Hi."), user("go")), 'first message must use the "user" role'),
+    "a prefill": (talk(user("go"), model("Sure")), "The conversation must end with a user message."),
+    "a call in the end": (talk(user("go"), model([call()])), "The conversation must end with a user message."),
+    "a call by the user": (talk(user([call()])), "`tool_use` blocks can only be in `assistant` messages"),
+    "a call without id": (talk(user("go"), model([{"type": "tool_use", "name": "bash", "input": {}}]), user("on")),
+                          "messages.1.content.0.tool_use.id: Field required"),
+    "a call's input a string": (talk(user("go"), model([call(input="ls")]), user([result()])),
+                                "messages.1.content.0.tool_use.input: Input should be a valid dictionary"),
+    "no result": (called(text("well?")), UNANSWERED),
+    "a result behind a text": (called(text("here:"), result()), UNANSWERED),
+    "a result one turn late": (talk(*called(text("?"))["messages"], model("Oh."), user([result()])), UNANSWERED),
+    "a result nobody asked for": (called(result(), result("toolu_b")), UNASKED),
+    "two results for a call": (called(result(), result()), "each tool_use must have a single result"),
+    "one id twice in a turn": (talk(user("go"), model([call(), call()]), user([result()])), "ids must be unique"),
+    "one id in two turns": (talk(*called(result())["messages"], model([call()]), user([result()])), "must be unique"),
+    "an error without words": (called(result(content="", is_error=True)), "content cannot be empty if `is_error`"),
+    "thinking in the end": (talk(user("go"), model([text("x"), THOUGHT]), user("on")), "cannot be `thinking`."),
+    "thinking unsigned": (talk(user("go"), model([{"type": "thinking", "thinking": "x"}, text("x")]), user("on")),
+                          "messages.1.content.0.thinking.signature: Field required"),
+    "thinking never sent": (talk(user("go"), model([THOUGHT, text("x")]), user("on")), "blocks cannot be modified"),
+}
+
+
+@pytest.fixture(scope="module")
+def lasting():
+    with FakeAPI(lambda request: says("ok")) as api, client(api) as asker:
+        yield api, asker
+
+
+@pytest.mark.parametrize("change", ACCEPTED.values(), ids=ACCEPTED)
+def test_accepted(lasting, change):
+    api, asker = lasting
+    assert send(asker, change).content[0].text == "ok"
+
+
+@pytest.mark.parametrize("change, words", REFUSED.values(), ids=REFUSED)
+def test_refused(lasting, change, words):
+    api, asker = lasting
+    with pytest.raises(anthropic.BadRequestError) as failure:
+        send(asker, change)
+    assert words in failure.value.api_message and failure.value.type == "invalid_request_error"
+    assert api.refused[-1] == failure.value.api_message and len(api.requests) == len(api.raw)
+
+
+@pytest.mark.parametrize("raw", [b"{", b"\xff", b'{"model": "\\ud83d"}', b'{"model": "\xed\xa0\xbd"}', b"[]"])
+def test_a_body_that_is_no_object_of_clean_text_is_refused(raw):
+    with FakeAPI([]) as api:
+        assert post(api, raw, {"x-api-key": "test"}) == 400
+    assert api.raw == [raw] and len(api.refused) == 1
+
+
+def test_thinking_comes_back_as_it_went():
+    with FakeAPI([reply([THOUGHT, REDACTED, text("x")])]) as api, client(api) as asker:
+        sent = [block.model_dump() for block in send(asker).content]
+        assert send(asker, talk(user("go"), model(sent), user("on")))
+        for changed in ({**THOUGHT, "thinking": "Ha."}, {**THOUGHT, "signature": "s2"}, {**REDACTED, "data": "d2"}):
+            with pytest.raises(anthropic.BadRequestError, match="blocks cannot be modified"):
+                send(asker, talk(user("go"), model([changed, text("x")]), user("on")))
+
+
+def test_a_prompt_may_fill_the_window_and_no_more():
+    with FakeAPI([]) as api, client(api) as asker:
+        api.window = size = send(asker).usage.input_tokens
+        assert send(asker)
+        api.window -= 1
+        with pytest.raises(anthropic.BadRequestError, match=f"prompt is too long: {size} tokens > {size - 1} maximum"):
+            send(asker)
+
+
+# ---- What it plays ---------------------------------------------------------------------------------------------------
+
+
+def test_replies_of_each_kind_in_order():
+    script = (item for item in [says("a", "b"), calls(("ls", {}), text="Look."), reply([], "refusal")])
+    with FakeAPI(script) as api, client(api) as asker:
+        replies = [send(asker, model="m1") for _ in range(4)]
+    assert [[block.type for block in r.content] for r in replies] == [["text"] * 2, ["text", "tool_use"], [], ["text"]]
+    assert [r.stop_reason for r in replies] == ["end_turn", "tool_use", "refusal", "end_turn"]
+    assert [r.id for r in replies] == ["msg_0001", "msg_0002", "msg_0003", "msg_0004"]
+    assert replies[0].model == "m1" and replies[3].content[0].text == "(the script has ended)"
+    assert [usage["output_tokens"] for usage in api.usage] == [r.usage.output_tokens for r in replies]
+
+
+def test_calls_get_ids_unless_they_have_one():
+    item = calls(("ls", {}), ("ls", {}))
+    with FakeAPI([item, item, reply([call("mine", input="nonsense")], "tool_use")]) as api, client(api) as asker:
+        blocks = [block for _ in range(3) for block in send(asker).content]
+    assert [block.id for block in blocks] == ["toolu_0001", "toolu_0002", "toolu_0003", "toolu_0004", "mine"]
+    assert blocks[4].input == "nonsense"
+
+
+def test_a_refused_request_leaves_the_script_where_it_is():
+    with FakeAPI([says("first")]) as api, client(api) as asker:
+        with pytest.raises(anthropic.BadRequestError):
+            send(asker, max_tokens=0)
+        assert send(asker).content[0].text == "first"
+    assert [request["max_tokens"] for request in api.requests] == [0, 100] and len(api.usage) == 1
+
+
+@pytest.mark.parametrize("code, kind, name", [
+    (400, anthropic.BadRequestError, "invalid_request_error"),
+    (401, anthropic.AuthenticationError, "authentication_error"),
+    (403, anthropic.PermissionDeniedError, "permission_error"),
+    (404, anthropic.NotFoundError, "not_found_error"),
+    (413, anthropic.APIStatusError, "request_too_large"),
+    (429, anthropic.RateLimitError, "rate_limit_error"),
+    (500, anthropic.InternalServerError, "api_error"),
+    (529, anthropic.InternalServerError, "overloaded_error"),
+])
+def test_statuses(code, kind, name):
+    with FakeAPI([Status(code), Status(code, "my words", {"x-mine": "1"})]) as api, client(api) as asker:
+        with pytest.raises(kind) as usual:
+            send(asker)
+        with pytest.raises(kind, match="my words") as given:
+            send(asker)
+    assert usual.value.status_code == code and usual.value.type == name and usual.value.api_message
+    assert given.value.response.headers["x-mine"] == "1" and not api.refused
+
+
+def test_the_sdk_tries_again_after_529():
+    with FakeAPI([Status(529), says("back")]) as api, client(api, max_retries=1) as asker:
+        assert send(asker).content[0].text == "back"
+    assert len(api.requests) == 2 and len(api.usage) == 1
+
+
+def test_cut():
+    with FakeAPI([Cut(), says("back")]) as api, client(api) as asker:
+        with pytest.raises(anthropic.APIConnectionError):
+            send(asker)
+        assert send(asker).content[0].text == "back"
+
+
+def test_wait_holds_the_answer_until_its_event():
+    wait, answers = Wait(threading.Event(), says("late")), []
+    with FakeAPI([wait]) as api, client(api) as asker:
+        asking = threading.Thread(target=lambda: answers.append(send(asker)))
+        asking.start()
+        assert wait.arrived.wait(10) and not answers
+        wait.event.set()
+        asking.join(10)
+    assert answers[0].content[0].text == "late"
+
+
+def test_closing_ends_a_wait():
+    wait = Wait(threading.Event(), Cut())
+    with FakeAPI([wait]) as api, client(api) as asker:
+        asking = threading.Thread(target=lambda: pytest.raises(anthropic.APIConnectionError, send, asker))
+        asking.start()
+        assert wait.arrived.wait(10)
+    asking.join(10)
+    assert not asking.is_alive()
+
+
+def test_a_client_that_goes_away_makes_no_noise(capfd):
+    wait = Wait(threading.Event(), says("x" * 10_000_000))
+    with FakeAPI([wait]) as api, client(api) as asker:
+        with pytest.raises(anthropic.APITimeoutError):
+            send(asker.with_options(timeout=0.1))
+        assert wait.arrived.wait(10)
+        wait.event.set()
+        assert send(asker).content[0].text == "(the script has ended)"
+    assert capfd.readouterr() == ("", "")
+
+
+def test_an_error_in_the_script_is_raised_at_the_end(capfd):
+    with pytest.raises(ZeroDivisionError):
+        with FakeAPI(lambda request: 1 / 0) as api, client(api) as asker:
+            with pytest.raises(anthropic.APIConnectionError):
+                send(asker)
+    assert capfd.readouterr() == ("", "")
+
+
+def post(api, raw, headers, path="/v1/messages"):
+    """Post raw bytes without the SDK, which would refuse to; return the status."""
+    connection = http.client.HTTPConnection(api.url.removeprefix("http://"))
+    connection.request("POST", path, raw, headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def test_who_asks_and_where():
+    with FakeAPI([]) as api, client(api, api_key="wrong") as stranger:
+        with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
+            send(stranger)
+        assert post(api, b"{}", {}) == 401
+        assert post(api, b"{}", {"authorization": "Bearer test"}, "/v1/complete") == 404
+    assert len(api.requests) == 2 and not api.refused
+
+
+def test_models():
+    with FakeAPI([], window=50_000) as api, client(api) as asker:
+        found = asker.models.retrieve("a/b:c")
+        assert (found.id, found.max_input_tokens, found.max_tokens) == ("a/b:c", 50_000, 128_000)
+        with pytest.raises(anthropic.NotFoundError):
+            asker.models.list()
+    assert api.model_requests == ["/v1/models/a%2Fb:c"] and not api.requests
+    with FakeAPI([], models=False) as api, client(api) as asker, pytest.raises(anthropic.NotFoundError):
+        asker.models.retrieve("m")
+
+
+# ---- What it counts --------------------------------------------------------------------------------------------------
+
+
+def share_read(**settings):
+    """The part of its input that a session of 40 turns reads from the cache."""
+    with FakeAPI(lambda request: calls(("bash", {"command": "ls"}))) as api, client(api) as asker:
+        messages = [user("go")]
+        for _ in range(40):
+            asked = send(asker, settings, messages=messages).content[0]
+            messages += [model([asked.model_dump()]), user([result(asked.id, content="a file\n" * 20)])]
+    assert not api.refused
+    total = sum(sum(usage.values()) - usage["output_tokens"] for usage in api.usage)
+    return sum(usage["cache_read_input_tokens"] for usage in api.usage) / total
+
+
+def test_a_session_reads_its_history_from_the_cache_when_it_asks_to():
+    assert share_read(**AUTOMATIC) > 0.9
+    assert share_read() == 0
+
+
+LONG = talk(user([text("one"), text("two")]), model("Yes."), user("three"))
+MARKED = {**text("two"), **AUTOMATIC}
+
+
+@pytest.mark.parametrize("change, kept", [
+    ({}, "all"),
+    (talk(*LONG["messages"], model("No."), user("four")), "all"),
+    (talk(*LONG["messages"][:2], user([text("three")])), "all"),
+    (talk(user([text("one"), MARKED]), *LONG["messages"][1:]), "all"),
+    (talk(*LONG["messages"][:2], user("3")), "some"),
+    (talk(user("1"), *LONG["messages"][1:]), "some"),
+    ({"tool_choice": {"type": "none"}}, "some"),
+    ({"system": "Be long."}, "some"),
+    ({"tools": [tool("sh")]}, "none"),
+    ({"model": "m2"}, "none"),
+])
+def test_a_change_voids_the_cache_from_there_on(change, kept):
+    with FakeAPI([]) as api, client(api) as asker:
+        before = send(asker, LONG, **AUTOMATIC).usage
+        after = send(asker, {**LONG, **change}, **AUTOMATIC).usage
+    whole, read = before.cache_creation_input_tokens, after.cache_read_input_tokens
+    assert before.cache_read_input_tokens == before.input_tokens == after.input_tokens == 0
+    assert kept == ("all" if read == whole else "some" if read else "none")
+
+
+def test_a_mark_on_a_block_keeps_what_is_before_it():
+    marked = talk(user([text("one"), MARKED]), model("Yes."), user("three"))
+    with FakeAPI([]) as api, client(api) as asker:
+        before, after = send(asker, marked).usage, send(asker, marked).usage
+    assert before.cache_creation_input_tokens == after.cache_read_input_tokens > 0
+    assert before.input_tokens == after.input_tokens > 0 == after.cache_creation_input_tokens
