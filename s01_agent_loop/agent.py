@@ -44,7 +44,7 @@ def show_messages(messages):
     for index, (role, content) in enumerate((message["role"], message["content"]) for message in messages):
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         types, preview = ", ".join(block["type"] for block in blocks), " | ".join(gist(block, 60) for block in blocks)
-        show("notice", f"{index:3} {role:9} {types:22} {len(json.dumps(content)):7,}  {preview}")
+        show("notice", f"{index:3} {role:9} {types:22} {len(json.dumps(content)):7,}  {preview:.60}")
 
 
 def explain(error):

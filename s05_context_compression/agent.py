@@ -48,7 +48,7 @@ def show_messages(messages):
     for index, (role, content) in enumerate((message["role"], message["content"]) for message in messages):
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         types, preview = ", ".join(block["type"] for block in blocks), " | ".join(gist(block, 60) for block in blocks)
-        show("notice", f"{index:3} {role:9} {types:22} {len(json.dumps(content)):7,}  {preview}")
+        show("notice", f"{index:3} {role:9} {types:22} {len(json.dumps(content)):7,}  {preview:.60}")
 
 
 def explain(error):
@@ -389,7 +389,7 @@ COMPRESS_AT, CONTEXT_WINDOW = float(COMPRESS_AT), int(CONTEXT_WINDOW)
 def context_window():
     """Tokens that the model can take: what the environment says, else the Models API, else 200,000."""
     with contextlib.suppress(Exception):  # local servers have no Models API
-        return int(CONTEXT_WINDOW) or int(client.with_options(max_retries=0).models.retrieve(MODEL).max_input_tokens)
+        return int(CONTEXT_WINDOW or client.with_options(max_retries=0, timeout=5).models.retrieve(MODEL).max_input_tokens)
     return 200_000
 
 
@@ -405,9 +405,12 @@ def new_file(kind):
     return (FOLDER / f"{len(os.listdir(FOLDER)) + 1:03}-{kind}.txt").as_posix()
 
 
-def offload(text):
-    """All of ``text``, a file; of more than 20,000 tokens, or a quarter of a small window, head, tail, size and path."""
-    limit = min(80_000, context_window())  # bytes, at four a token
+def offload(text, limit=80_000):
+    """All of ``text``, or its head, tail and size, and the path of the file that keeps it.
+
+    text: a file.  limit: bytes, at four a token; a quarter of the window is the most in any case.
+    """
+    limit = min(limit, context_window())
     text.seek(0)
     if len((said := text.read(limit + 1)).encode()) <= limit:
         return said
@@ -600,7 +603,7 @@ def main():
             if query == "/messages":
                 show_messages(messages)
             else:
-                messages.append({"role": "user", "content": query})
+                messages.append({"role": "user", "content": offload(io.StringIO(query), 10**9)})
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", textwrap.shorten(explain(error), 300))
