@@ -9,7 +9,7 @@ Then the model is called again, with all of it.  The turn ends when the model st
 New: everything
 Changed: nothing
 """
-import contextlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, textwrap, time
+import contextlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
 
 import anthropic, dotenv
 
@@ -36,7 +36,7 @@ def show(kind, text):
 
 def gist(block, width=100):
     """One line about a content block."""
-    return textwrap.shorten(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")), width)
+    return " ".join(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")).split())[:width]
 
 
 def show_messages(messages):
@@ -49,7 +49,7 @@ def show_messages(messages):
 
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
-    if isinstance(error, TypeError) and "authentication" in str(error):  # how the SDK says that there is no key
+    if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
         return f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {LESSON}"
     return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
 
@@ -57,7 +57,7 @@ def explain(error):
 # ---- Tools: what the model can do -----------------------------------------------------------------------
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-SHELL, KILL = (shutil.which("bash"), "kill -s KILL -- -{}") if os.name == "posix" else (None, "taskkill /F /T /PID {}")
+KILL = "kill -9 -{0}; pkill -9 -s {0}" if os.name == "posix" else "taskkill /F /T /PID {0}"  # and all that it started
 DENIED = re.compile(r"""(?mx) (>|\bof=)\s*/dev/(sd|hd|vd|nvme|disk) | (^|[;&|({`])\s* (sudo\s+)? (/\S*/)?
     ( (mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s (?=.*-(\w*[rR]|-recursive)) ([^;&|\n]*\s)? (/|~|\$HOME|\${HOME})[/.*]* ) (?=[\s;&|)`]|$)""")
@@ -89,10 +89,10 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
+    deadline = time.monotonic() + TIMEOUT
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
-          subprocess.Popen(command, shell=True, executable=SHELL, start_new_session=True, stdin=subprocess.DEVNULL,
-                           stdout=output, stderr=subprocess.STDOUT) as process):
-        deadline = time.monotonic() + TIMEOUT
+          subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
+                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
         try:
             while process.poll() is None:
                 time.sleep(0.01)
@@ -111,8 +111,8 @@ HANDLERS = {"bash": bash}
 
 # ---- The loop -------------------------------------------------------------------------------------------
 
-REQUEST = {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": TOOLS,
-           "cache_control": {"type": "ephemeral"}}  # without it each request pays for the whole history again
+# Without cache_control each request would pay for the whole history again.
+REQUEST = dict(model=MODEL, max_tokens=16_000, system=SYSTEM, tools=TOOLS, cache_control={"type": "ephemeral"})
 
 
 def plain(reply):
@@ -145,15 +145,14 @@ def agent_loop(messages):
     """
     while True:
         reply = client.messages.create(messages=messages, **REQUEST)
-        content, stop = plain(reply), reply.stop_reason
+        content, not_run = plain(reply), f"Not run: the turn ended before it (stop_reason: {reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": call["id"], "is_error": True,
-                    "content": f"Not run: the turn ended first ({stop})."} for call in calls]
-        messages += [{"role": who, "content": turn} for who, turn in (("assistant", content), ("user", results)) if turn]
+        results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
+        messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
         if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
             show("text", words)
-        if stop != "tool_use" or not calls:
-            return show("stop", f"[{stop}]")
+        if reply.stop_reason != "tool_use" or not calls:
+            return show("stop", f"[{reply.stop_reason}]")
         for call, result in zip(calls, results):
             show("call", gist(call))
             run_tool(call, result, HANDLERS)
@@ -175,13 +174,15 @@ def main():
                 messages.append({"role": "user", "content": query})
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
-            show("notice", textwrap.shorten(explain(error), 300))
+            show("notice", " ".join(explain(error).split())[:300])
+            if getattr(error, "status_code", 0) in (400, 413) and messages[-1]["content"] == query:
+                messages.pop()  # words that the API will not take would spoil every request from now on
 
 
 if __name__ == "__main__":
     try:
-        main()
-    except (EOFError, KeyboardInterrupt):
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            main()
         print()
     except BrokenPipeError:  # the reader of a pipe has left
         os._exit(1)

@@ -10,7 +10,7 @@ Adding one adds to two tables and nowhere else.  The loop does not change.
 New: SKIP, CAP, safe_path, lines, read_file, write_file, edit_file, search, capped, glob, grep, tool
 Changed: TOOLS, HANDLERS
 """
-import contextlib, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, textwrap, time
+import contextlib, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
 
 import anthropic, dotenv
 
@@ -37,7 +37,7 @@ def show(kind, text):
 
 def gist(block, width=100):
     """One line about a content block."""
-    return textwrap.shorten(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")), width)
+    return " ".join(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")).split())[:width]
 
 
 def show_messages(messages):
@@ -50,7 +50,7 @@ def show_messages(messages):
 
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
-    if isinstance(error, TypeError) and "authentication" in str(error):  # how the SDK says that there is no key
+    if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
         return f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {LESSON}"
     return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
 
@@ -58,7 +58,7 @@ def explain(error):
 # ---- Tools: what the model can do -----------------------------------------------------------------------
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-SHELL, KILL = (shutil.which("bash"), "kill -s KILL -- -{}") if os.name == "posix" else (None, "taskkill /F /T /PID {}")
+KILL = "kill -9 -{0}; pkill -9 -s {0}" if os.name == "posix" else "taskkill /F /T /PID {0}"  # and all that it started
 DENIED = re.compile(r"""(?mx) (>|\bof=)\s*/dev/(sd|hd|vd|nvme|disk) | (^|[;&|({`])\s* (sudo\s+)? (/\S*/)?
     ( (mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s (?=.*-(\w*[rR]|-recursive)) ([^;&|\n]*\s)? (/|~|\$HOME|\${HOME})[/.*]* ) (?=[\s;&|)`]|$)""")
@@ -90,10 +90,10 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
+    deadline = time.monotonic() + TIMEOUT
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
-          subprocess.Popen(command, shell=True, executable=SHELL, start_new_session=True, stdin=subprocess.DEVNULL,
-                           stdout=output, stderr=subprocess.STDOUT) as process):
-        deadline = time.monotonic() + TIMEOUT
+          subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
+                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
         try:
             while process.poll() is None:
                 time.sleep(0.01)
@@ -182,8 +182,7 @@ def capped(found):
 
 def glob(pattern):
     """The paths that match ``pattern``; a folder ends in a slash."""
-    found = search(safe_path("."), pattern, pattern)
-    return capped(path.as_posix() + "/" * path.is_dir() for path in found)
+    return capped(path.as_posix() + "/" * path.is_dir() for path in search(safe_path("."), pattern, pattern))
 
 
 def grep(pattern, path="."):
@@ -224,8 +223,8 @@ HANDLERS.update(read_file=read_file, write_file=write_file, edit_file=edit_file,
 
 # ---- The loop -------------------------------------------------------------------------------------------
 
-REQUEST = {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": TOOLS,
-           "cache_control": {"type": "ephemeral"}}  # without it each request pays for the whole history again
+# Without cache_control each request would pay for the whole history again.
+REQUEST = dict(model=MODEL, max_tokens=16_000, system=SYSTEM, tools=TOOLS, cache_control={"type": "ephemeral"})
 
 
 def plain(reply):
@@ -258,15 +257,14 @@ def agent_loop(messages):
     """
     while True:
         reply = client.messages.create(messages=messages, **REQUEST)
-        content, stop = plain(reply), reply.stop_reason
+        content, not_run = plain(reply), f"Not run: the turn ended before it (stop_reason: {reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": call["id"], "is_error": True,
-                    "content": f"Not run: the turn ended first ({stop})."} for call in calls]
-        messages += [{"role": who, "content": turn} for who, turn in (("assistant", content), ("user", results)) if turn]
+        results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
+        messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
         if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
             show("text", words)
-        if stop != "tool_use" or not calls:
-            return show("stop", f"[{stop}]")
+        if reply.stop_reason != "tool_use" or not calls:
+            return show("stop", f"[{reply.stop_reason}]")
         for call, result in zip(calls, results):
             show("call", gist(call))
             run_tool(call, result, HANDLERS)
@@ -288,13 +286,15 @@ def main():
                 messages.append({"role": "user", "content": query})
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
-            show("notice", textwrap.shorten(explain(error), 300))
+            show("notice", " ".join(explain(error).split())[:300])
+            if getattr(error, "status_code", 0) in (400, 413) and messages[-1]["content"] == query:
+                messages.pop()  # words that the API will not take would spoil every request from now on
 
 
 if __name__ == "__main__":
     try:
-        main()
-    except (EOFError, KeyboardInterrupt):
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            main()
         print()
     except BrokenPipeError:  # the reader of a pipe has left
         os._exit(1)

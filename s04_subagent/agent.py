@@ -9,10 +9,10 @@ Only its last words come back, as one tool_result.  Who verifies starts clean; w
                                     s02  read_file, write_file, edit_file, glob, grep
                                     s03  todo, and a reminder in the last tool_result
                                     s04  task: the same loop on another list, its last words are the tool_result
-New: READ, BASE, CONTRACT, TEXTS, REVIEW, REFUSAL, AGENT_TYPES, Agent, task, PARENT
+New: READ, BASE, CONTRACT, TEXTS, REVIEW, AGENT_TYPES, Agent, task, PARENT
 Changed: TOOLS, HANDLERS, agent_loop
 """
-import contextlib, io, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, textwrap, time
+import contextlib, io, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
 
 import anthropic, dotenv
 
@@ -39,7 +39,7 @@ def show(kind, text):
 
 def gist(block, width=100):
     """One line about a content block."""
-    return textwrap.shorten(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")), width)
+    return " ".join(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")).split())[:width]
 
 
 def show_messages(messages):
@@ -52,7 +52,7 @@ def show_messages(messages):
 
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
-    if isinstance(error, TypeError) and "authentication" in str(error):  # how the SDK says that there is no key
+    if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
         return f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {LESSON}"
     return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
 
@@ -60,7 +60,7 @@ def explain(error):
 # ---- Tools: what the model can do -----------------------------------------------------------------------
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-SHELL, KILL = (shutil.which("bash"), "kill -s KILL -- -{}") if os.name == "posix" else (None, "taskkill /F /T /PID {}")
+KILL = "kill -9 -{0}; pkill -9 -s {0}" if os.name == "posix" else "taskkill /F /T /PID {0}"  # and all that it started
 DENIED = re.compile(r"""(?mx) (>|\bof=)\s*/dev/(sd|hd|vd|nvme|disk) | (^|[;&|({`])\s* (sudo\s+)? (/\S*/)?
     ( (mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s (?=.*-(\w*[rR]|-recursive)) ([^;&|\n]*\s)? (/|~|\$HOME|\${HOME})[/.*]* ) (?=[\s;&|)`]|$)""")
@@ -92,10 +92,10 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
+    deadline = time.monotonic() + TIMEOUT
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
-          subprocess.Popen(command, shell=True, executable=SHELL, start_new_session=True, stdin=subprocess.DEVNULL,
-                           stdout=output, stderr=subprocess.STDOUT) as process):
-        deadline = time.monotonic() + TIMEOUT
+          subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
+                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
         try:
             while process.poll() is None:
                 time.sleep(0.01)
@@ -184,8 +184,7 @@ def capped(found):
 
 def glob(pattern):
     """The paths that match ``pattern``; a folder ends in a slash."""
-    found = search(safe_path("."), pattern, pattern)
-    return capped(path.as_posix() + "/" * path.is_dir() for path in found)
+    return capped(path.as_posix() + "/" * path.is_dir() for path in search(safe_path("."), pattern, pattern))
 
 
 def grep(pattern, path="."):
@@ -248,10 +247,9 @@ def board(items):
 
 def todo(items):
     """Replace the whole list; it stays as it was if ``items`` is not one."""
-    drawn = board(items)
+    show("text", board(items))
     PLAN["items"] = items
-    show("text", drawn)
-    return drawn
+    return board(items)
 
 
 def remind(calls, results):
@@ -278,7 +276,6 @@ CONTRACT = ("You are a subagent: do it alone and do not ask back. Only your last
 TEXTS = {"type": "array", "items": {"type": "string"}}
 REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
           "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
-REFUSAL = "you are a subagent and cannot delegate; do it yourself"
 AGENT_TYPES = {  # mode "isolated" (the default) for who verifies: starts clean; "fork" for who continues: knows all
     "explore": {"description": "Finds things out and changes nothing.", "tools": READ,
                 "prompt": "Search and read until you can answer."},
@@ -305,7 +302,7 @@ class Agent:
 
     def __init__(self, request, handlers, title="", turns=sys.maxsize):
         self.request, self.handlers, self.title, self.turns, self.messages = request, handlers, title, turns, []
-        self.said, self.status, self.started = "(no summary)", "working", time.monotonic()
+        self.said, self.status, self.started = "(no summary)", "failed", time.monotonic()
         self.tools = self.read = self.output = self.returned = 0
 
     def meter(self, reply):
@@ -324,10 +321,11 @@ class Agent:
         if kind == "stop":
             self.status = "done" if text == "[end_turn]" else text
         if sys.stdout.isatty():
-            print(f"{self.line():.{shutil.get_terminal_size().columns - 1}}\033[K", end="\r", flush=True)
+            line = filter(str.isprintable, self.line("working"))
+            print("".join(line)[:shutil.get_terminal_size().columns - 1], end="\033[K\r", flush=True)
 
-    def line(self):
-        return f"{self.title}: {self.status}, {self.tools} tools, {time.monotonic() - self.started:.1f} s"
+    def line(self, status):
+        return f"{self.title}: {status}, {self.tools} tools, {time.monotonic() - self.started:.1f} s"
 
 
 def task(prompt=None, agent_type=None, description=""):
@@ -342,18 +340,18 @@ def task(prompt=None, agent_type=None, description=""):
     kind = AGENT_TYPES[agent_type]
     if kind.get("mode") == "fork":  # up to the turn that called this task, and with the parent's tools for its cache
         request, messages = REQUEST, PARENT.messages[:-2]
-        handlers = {**HANDLERS, "todo": board, "task": lambda **given: REFUSAL}
+        handlers = dict(HANDLERS, todo=board, task=lambda **_: "you are a subagent and cannot delegate; do it yourself")
     else:
         request, messages = {**REQUEST, "system": f"{kind['prompt']} {CONTRACT}", **kind.get("answer", {}),
                              "tools": [tool for tool in TOOLS if tool["name"] in kind["tools"]]}, []
         handlers = {name: HANDLERS[name] for name in kind["tools"]}
-    child = Agent(request, handlers, textwrap.shorten(f"[{agent_type}] {description}", 60), turns=30)
+    child = Agent(request, handlers, " ".join(f"[{agent_type}] {description}".split())[:60], turns=30)
     try:
         agent_loop([*messages, {"role": "user", "content": prompt}], child)
     except KeyboardInterrupt:
         raise KeyboardInterrupt from None  # without what the child's command printed: that stays with the child
     finally:
-        show("notice", f"{child.line()}, read {child.read:,} tokens, returned {child.returned:,}")
+        show("notice", f"{child.line(child.status)}, read {child.read:,} tokens, returned {child.returned:,}")
     answer = clip(io.StringIO(child.said), 20_000)
     return answer if child.status == "done" else f"{answer}\n{child.status}"
 
@@ -367,8 +365,8 @@ HANDLERS.update(task=task)
 
 # ---- The loop -------------------------------------------------------------------------------------------
 
-REQUEST = {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": TOOLS,
-           "cache_control": {"type": "ephemeral"}}  # without it each request pays for the whole history again
+# Without cache_control each request would pay for the whole history again.
+REQUEST = dict(model=MODEL, max_tokens=16_000, system=SYSTEM, tools=TOOLS, cache_control={"type": "ephemeral"})
 
 
 def plain(reply):
@@ -406,15 +404,14 @@ def agent_loop(messages, agent=PARENT):
     for _ in range(agent.turns):
         reply = client.messages.create(messages=messages, **agent.request)
         agent.meter(reply)
-        content, stop = plain(reply), reply.stop_reason
+        content, not_run = plain(reply), f"Not run: the turn ended before it (stop_reason: {reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": call["id"], "is_error": True,
-                    "content": f"Not run: the turn ended first ({stop})."} for call in calls]
-        messages += [{"role": who, "content": turn} for who, turn in (("assistant", content), ("user", results)) if turn]
+        results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
+        messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
         if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
             show("text", words)
-        if stop != "tool_use" or not calls:
-            return show("stop", f"[{stop}]")
+        if reply.stop_reason != "tool_use" or not calls:
+            return show("stop", f"[{reply.stop_reason}]")
         for call, result in zip(calls, results):
             show("call", gist(call))
             run_tool(call, result, agent.handlers)
@@ -439,13 +436,15 @@ def main():
                 messages.append({"role": "user", "content": query})
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
-            show("notice", textwrap.shorten(explain(error), 300))
+            show("notice", " ".join(explain(error).split())[:300])
+            if getattr(error, "status_code", 0) in (400, 413) and messages[-1]["content"] == query:
+                messages.pop()  # words that the API will not take would spoil every request from now on
 
 
 if __name__ == "__main__":
     try:
-        main()
-    except (EOFError, KeyboardInterrupt):
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            main()
         print()
     except BrokenPipeError:  # the reader of a pipe has left
         os._exit(1)

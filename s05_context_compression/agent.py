@@ -1,5 +1,5 @@
-"""The context window fills up, so the harness forgets on purpose and loses nothing: first all of it goes to disk.
-Big results are offloaded as they come, old ones are trimmed at the limit, and then the list is summarised.
+"""The context window fills up, so the harness forgets on purpose and loses nothing.  Before anything
+leaves the list it is on disk.  Results are offloaded as they come, then old ones trimmed, then all is summarised.
 
     person --> messages --> model --> words --> person
                   ^           |
@@ -10,10 +10,10 @@ Big results are offloaded as they come, old ones are trimmed at the limit, and t
                                     s03  todo, and a reminder in the last tool_result
                                     s04  task: the same loop on another list, its last words are the tool_result
                                     s05  compact; before each request the list is made to fit
-New: FOLDER, TOO_LONG, SUM_UP, COMPRESS_AT, CONTEXT_WINDOW, context_window, estimate, new_file, offload, flat, record, boundary, trimmed, TooLong, create, summarised, compress, ask
-Changed: SKIP, TOOLS, HANDLERS, bash, Agent, run_tool, agent_loop
+New: FOLDER, TOO_LONG, SUM_UP, COMPRESS_AT, WINDOW, context_window, estimate, new_file, offload, flat, record, boundary, trimmed, create, summarised, compress, ask
+Changed: SKIP, TOOLS, HANDLERS, bash, Agent, run_tool, agent_loop, main
 """
-import contextlib, functools, io, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, textwrap, time
+import contextlib, functools, io, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
 
 import anthropic, dotenv
 
@@ -40,7 +40,7 @@ def show(kind, text):
 
 def gist(block, width=100):
     """One line about a content block."""
-    return textwrap.shorten(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")), width)
+    return " ".join(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")).split())[:width]
 
 
 def show_messages(messages):
@@ -53,7 +53,7 @@ def show_messages(messages):
 
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
-    if isinstance(error, TypeError) and "authentication" in str(error):  # how the SDK says that there is no key
+    if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
         return f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {LESSON}"
     return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
 
@@ -61,7 +61,7 @@ def explain(error):
 # ---- Tools: what the model can do -----------------------------------------------------------------------
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-SHELL, KILL = (shutil.which("bash"), "kill -s KILL -- -{}") if os.name == "posix" else (None, "taskkill /F /T /PID {}")
+KILL = "kill -9 -{0}; pkill -9 -s {0}" if os.name == "posix" else "taskkill /F /T /PID {0}"  # and all that it started
 DENIED = re.compile(r"""(?mx) (>|\bof=)\s*/dev/(sd|hd|vd|nvme|disk) | (^|[;&|({`])\s* (sudo\s+)? (/\S*/)?
     ( (mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s (?=.*-(\w*[rR]|-recursive)) ([^;&|\n]*\s)? (/|~|\$HOME|\${HOME})[/.*]* ) (?=[\s;&|)`]|$)""")
@@ -93,10 +93,10 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
+    deadline = time.monotonic() + TIMEOUT
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
-          subprocess.Popen(command, shell=True, executable=SHELL, start_new_session=True, stdin=subprocess.DEVNULL,
-                           stdout=output, stderr=subprocess.STDOUT) as process):
-        deadline = time.monotonic() + TIMEOUT
+          subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
+                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
         try:
             while process.poll() is None:
                 time.sleep(0.01)
@@ -185,8 +185,7 @@ def capped(found):
 
 def glob(pattern):
     """The paths that match ``pattern``; a folder ends in a slash."""
-    found = search(safe_path("."), pattern, pattern)
-    return capped(path.as_posix() + "/" * path.is_dir() for path in found)
+    return capped(path.as_posix() + "/" * path.is_dir() for path in search(safe_path("."), pattern, pattern))
 
 
 def grep(pattern, path="."):
@@ -249,10 +248,9 @@ def board(items):
 
 def todo(items):
     """Replace the whole list; it stays as it was if ``items`` is not one."""
-    drawn = board(items)
+    show("text", board(items))
     PLAN["items"] = items
-    show("text", drawn)
-    return drawn
+    return board(items)
 
 
 def remind(calls, results):
@@ -279,7 +277,6 @@ CONTRACT = ("You are a subagent: do it alone and do not ask back. Only your last
 TEXTS = {"type": "array", "items": {"type": "string"}}
 REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
           "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
-REFUSAL = "you are a subagent and cannot delegate; do it yourself"
 AGENT_TYPES = {  # mode "isolated" (the default) for who verifies: starts clean; "fork" for who continues: knows all
     "explore": {"description": "Finds things out and changes nothing.", "tools": READ,
                 "prompt": "Search and read until you can answer."},
@@ -306,7 +303,7 @@ class Agent:
 
     def __init__(self, request, handlers, title="", turns=sys.maxsize):
         self.request, self.handlers, self.title, self.turns, self.messages = request, handlers, title, turns, []
-        self.said, self.status, self.started = "(no summary)", "working", time.monotonic()
+        self.said, self.status, self.started = "(no summary)", "failed", time.monotonic()
         self.tools = self.read = self.output = self.returned = 0
 
     def meter(self, reply):
@@ -330,10 +327,11 @@ class Agent:
         if kind == "stop":
             self.status = "done" if text == "[end_turn]" else text
         if sys.stdout.isatty():
-            print(f"{self.line():.{shutil.get_terminal_size().columns - 1}}\033[K", end="\r", flush=True)
+            line = filter(str.isprintable, self.line("working"))
+            print("".join(line)[:shutil.get_terminal_size().columns - 1], end="\033[K\r", flush=True)
 
-    def line(self):
-        return f"{self.title}: {self.status}, {self.tools} tools, {time.monotonic() - self.started:.1f} s"
+    def line(self, status):
+        return f"{self.title}: {status}, {self.tools} tools, {time.monotonic() - self.started:.1f} s"
 
 
 def task(prompt=None, agent_type=None, description=""):
@@ -348,18 +346,18 @@ def task(prompt=None, agent_type=None, description=""):
     kind = AGENT_TYPES[agent_type]
     if kind.get("mode") == "fork":  # up to the turn that called this task, and with the parent's tools for its cache
         request, messages = REQUEST, PARENT.messages[:-2]
-        handlers = {**HANDLERS, "todo": board, "task": lambda **given: REFUSAL}
+        handlers = dict(HANDLERS, todo=board, task=lambda **_: "you are a subagent and cannot delegate; do it yourself")
     else:
         request, messages = {**REQUEST, "system": f"{kind['prompt']} {CONTRACT}", **kind.get("answer", {}),
                              "tools": [tool for tool in TOOLS if tool["name"] in kind["tools"]]}, []
         handlers = {name: HANDLERS[name] for name in kind["tools"]}
-    child = Agent(request, handlers, textwrap.shorten(f"[{agent_type}] {description}", 60), turns=30)
+    child = Agent(request, handlers, " ".join(f"[{agent_type}] {description}".split())[:60], turns=30)
     try:
         agent_loop([*messages, {"role": "user", "content": prompt}], child)
     except KeyboardInterrupt:
         raise KeyboardInterrupt from None  # without what the child's command printed: that stays with the child
     finally:
-        show("notice", f"{child.line()}, read {child.read:,} tokens, returned {child.returned:,}")
+        show("notice", f"{child.line(child.status)}, read {child.read:,} tokens, returned {child.returned:,}")
     answer = clip(io.StringIO(child.said), 20_000)
     return answer if child.status == "done" else f"{answer}\n{child.status}"
 
@@ -373,23 +371,21 @@ HANDLERS.update(task=task)
 
 # ---- Compression: forget on purpose, lose nothing -------------------------------------------------------
 
-# ---- Compression: forget on purpose, lose nothing -------------------------------------------------------
-
 SKIP.add(".agent")
 FOLDER = pathlib.Path(".agent", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")  # this session's
-TOO_LONG = re.compile("prompt is too long|context (size|window|length)")  # the API's words, and those of local servers
-SUM_UP = {"role": "user", "content": "To go on with less, write ## Session intent, ## Summary, ## Artifacts, ## Next steps."}
-COMPRESS_AT, CONTEXT_WINDOW = os.environ.get("COMPRESS_AT") or "0.85", os.environ.get("CONTEXT_WINDOW") or "0"
-if not re.fullmatch(r"0?\.\d*[1-9]\d*|1(\.0*)?", COMPRESS_AT) or not re.fullmatch("[0-9]+", CONTEXT_WINDOW):
-    sys.exit(f"COMPRESS_AT={COMPRESS_AT} must be a share of the window, CONTEXT_WINDOW={CONTEXT_WINDOW} a number of tokens.")
-COMPRESS_AT, CONTEXT_WINDOW = float(COMPRESS_AT), int(CONTEXT_WINDOW)
+TOO_LONG = re.compile("prompt is too long|context (size|window|length|limit)")  # the API's words, and local servers'
+SUM_UP = {"role": "user", "content": "Sum up: ## Session intent, ## Summary, ## Artifacts, ## Next steps. No tools."}
+COMPRESS_AT, WINDOW = os.environ.get("COMPRESS_AT") or "0.85", os.environ.get("CONTEXT_WINDOW") or "0"
+if not re.fullmatch(r"0?\.\d*[1-9]\d*|1(\.0*)?", COMPRESS_AT) or not re.fullmatch("[0-9]+", WINDOW):
+    sys.exit(f"COMPRESS_AT={COMPRESS_AT} must be a share up to 1, CONTEXT_WINDOW={WINDOW} a number of tokens.")
+COMPRESS_AT, WINDOW = float(COMPRESS_AT), int(WINDOW)
 
 
 @functools.cache
 def context_window():
     """Tokens that the model can take: what the environment says, else the Models API, else 200,000."""
     with contextlib.suppress(Exception):  # local servers have no Models API
-        return int(CONTEXT_WINDOW or client.with_options(max_retries=0, timeout=5).models.retrieve(MODEL).max_input_tokens)
+        return WINDOW or int(client.with_options(max_retries=0, timeout=5).models.retrieve(MODEL).max_input_tokens)
     return 200_000
 
 
@@ -398,11 +394,11 @@ def estimate(messages):
     return sum(len(json.dumps(message)) for message in messages) // 4
 
 
-def new_file(kind):
+def new_file(kind, numbers=itertools.count(1)):  # subtle: one counter for all calls
     """The path of a new file of this session, in a folder that git ignores."""
     FOLDER.mkdir(parents=True, exist_ok=True)
     FOLDER.with_name(".gitignore").write_text("*\n")
-    return (FOLDER / f"{len(os.listdir(FOLDER)) + 1:03}-{kind}.txt").as_posix()
+    return (FOLDER / f"{next(numbers):03}-{kind}.txt").as_posix()
 
 
 def offload(text, limit=80_000):
@@ -414,11 +410,12 @@ def offload(text, limit=80_000):
     text.seek(0)
     if len((said := text.read(limit + 1)).encode()) <= limit:
         return said
-    path = new_file("result")
-    with open(path, "w", encoding="utf-8", newline="") as file:
+    note = ""
+    with contextlib.suppress(OSError), open(new_file("result"), "w", encoding="utf-8", newline="") as file:
         file.write(said)
         shutil.copyfileobj(text, file)
-    return f"[{os.path.getsize(path):,} bytes, all of them in {path} for grep and read_file]\n{clip(text, 4_000)}"
+        note = f"[{file.tell():,} bytes, all in {file.name} for grep and read_file]\n"
+    return note + clip(text, min(4_000, limit // 8))  # the ends alone if the disk takes nothing
 
 
 def flat(key, value):
@@ -428,11 +425,10 @@ def flat(key, value):
 
 
 def record(messages, agent):
-    """Append to the agent's history file what it does not hold yet."""
-    agent.history = agent.history or new_file("history")
+    """Append ``messages`` to the agent's history file."""
     with open(agent.history, "a", encoding="utf-8", newline="") as file:
-        file.writelines(flat("", message) + "\n" for message in messages[agent.recorded:])
-    agent.recorded = len(messages)
+        file.writelines(flat("", message) + "\n" for message in messages)
+    agent.recorded += len(messages)
 
 
 def boundary(messages, tokens):
@@ -442,29 +438,26 @@ def boundary(messages, tokens):
     return start - ("tool_use_id" in messages[start]["content"][0])
 
 
-def trimmed(messages, agent):
-    """A copy of ``messages`` in which long inputs and results are pointers into the history file."""
+def trimmed(messages, agent, hard):
+    """A copy of ``messages`` in which long inputs and results, if ``hard`` also words, point into the history file."""
+    kinds, most = (("tool_result", "text"), 200) if hard else (("tool_result",), 1_000)  # characters
     copy = json.loads(json.dumps(messages))
     for block in [block for message in copy if isinstance(message["content"], list) for block in message["content"]]:
-        fields = block.get("input", block if block["type"] == "tool_result" else {})
+        fields = block.get("input", block if block["type"] in kinds else {})
         for key, value in fields.items():
-            if isinstance(value, str) and len(value) > 1_000:
-                fields[key] = f"[{len(value):,} characters, in {agent.history} after {block.get('id') or block['tool_use_id']}]"
+            if isinstance(value, str) and len(value) > most:
+                fields[key] = f"[{len(value):,} characters in {agent.history}, {block.get('id', block.get('tool_use_id', key))}]"
     return copy
 
 
-class TooLong(Exception):
-    """The server found the messages too long for the model's window."""
-
-
 def create(messages, request):
-    """One request.  Raises TooLong, and whatever else the request raises."""
+    """One request.  Raises OverflowError if the messages are too long for the window, or what the request raises."""
     try:
         reply = client.messages.create(messages=messages, **request)
     except anthropic.APIStatusError as error:
-        raise TooLong(explain(error)) if error.status_code == 413 or TOO_LONG.search(str(error)) else error
+        raise OverflowError(explain(error)) if error.status_code == 413 or TOO_LONG.search(str(error)) else error
     if reply.stop_reason == "model_context_window_exceeded":
-        raise TooLong(reply.stop_reason)
+        raise OverflowError(reply.stop_reason)
     return reply
 
 
@@ -477,32 +470,34 @@ def summarised(messages, agent, tokens):
     start = boundary(messages, tokens)
     try:
         reply = create([*messages, SUM_UP], request)  # the whole list, for the cache holds it
-    except TooLong:
+    except OverflowError:
         start = boundary(messages, estimate(messages) // 2)
         reply = create([*messages[:start], SUM_UP], request)
     agent.meter(reply)
     text = "\n".join(block["text"] for block in plain(reply) if block["type"] == "text")
     if reply.stop_reason != "end_turn" or not text:
         raise ValueError(f"no summary came: the reply ended with {reply.stop_reason}")
-    text += (f"\n\n## Latest request, word for word\n{agent.goal}\n\n## Todos\n{board(PLAN['items']) if agent is PARENT else ''}"
-             f"\n\n## History\n{agent.history}: grep and read_file find there what is missing here. Go on; do not ask back.")
-    agent.recorded = 0
+    todos = board(PLAN["items"]) if agent is PARENT else "(none)"
+    text += (f"\n\n## Latest request, word for word\n{agent.goal}\n\n## Todos\n{todos}\n\n## History\n"
+             f"What is missing here is in {agent.history}, for grep and read_file. Go on now; do not ask back.")
     record([{"role": "user", "content": text}], agent)
     return [{"role": "user", "content": text}, *messages[start:]]
 
 
 def compress(messages, agent, why):
-    """Trim, and summarise if that is not enough.  What goes is in the history file first, and a failure changes nothing.
+    """Trim, and summarise if that is not enough.  The history file has it all first; a failure changes nothing.
 
     why: "limit", "asked" (the model called compact) or "overflow" (the server refused the list).
     """
-    before, keep = agent.tokens(messages), min(0.1, COMPRESS_AT / 2) * context_window()
+    before, keep = agent.tokens(messages), min(context_window() / 10, estimate(messages) / 4)
     if why == "limit" and boundary(messages, keep) < 2:
         return
     try:
-        record(messages, agent)
+        if not agent.history or not os.path.exists(agent.history):  # none yet, or deleted on the way
+            agent.history, agent.recorded = new_file("history"), 0
+        record(messages[agent.recorded:], agent)
         start = len(messages) if why == "overflow" else boundary(messages, context_window() / 10)
-        what, new = "trimmed", trimmed(messages[:start], agent) + messages[start:]
+        what, new = "trimmed", trimmed(messages[:start], agent, why == "overflow") + messages[start:]
         enough = before / 2 if why == "overflow" else 0.5 * COMPRESS_AT * context_window()
         if why == "asked" or before - estimate(messages) + estimate(new) > enough:
             what, new = "summarised", summarised(new if why == "overflow" else messages, agent, keep)
@@ -515,12 +510,12 @@ def compress(messages, agent, why):
 
 def ask(messages, agent):
     """The reply to ``messages``, compressed first if need be, and once more if the server finds them too long."""
-    asked = len(messages) > 1 and "compact" in [block["name"] for block in messages[-2]["content"] if "name" in block]
-    if asked or agent.tokens(messages) > COMPRESS_AT * context_window():
+    asked = "compact" in [block["name"] for turn in messages[-2:-1] for block in turn["content"] if "name" in block]
+    if asked and "compact" in agent.handlers or agent.tokens(messages) > COMPRESS_AT * context_window():
         compress(messages, agent, "asked" if asked else "limit")
     try:
         return create(messages, agent.request)
-    except TooLong:
+    except OverflowError:
         compress(messages, agent, "overflow")
     return create(messages, agent.request)
 
@@ -531,8 +526,8 @@ HANDLERS.update(compact=lambda: "It will be compressed before your next message.
 
 # ---- The loop -------------------------------------------------------------------------------------------
 
-REQUEST = {"model": MODEL, "max_tokens": 16_000, "system": SYSTEM, "tools": TOOLS,
-           "cache_control": {"type": "ephemeral"}}  # without it each request pays for the whole history again
+# Without cache_control each request would pay for the whole history again.
+REQUEST = dict(model=MODEL, max_tokens=16_000, system=SYSTEM, tools=TOOLS, cache_control={"type": "ephemeral"})
 
 
 def plain(reply):
@@ -573,15 +568,14 @@ def agent_loop(messages, agent=PARENT):
     for _ in range(agent.turns):
         reply = ask(messages, agent)
         agent.meter(reply)
-        content, stop = plain(reply), reply.stop_reason
+        content, not_run = plain(reply), f"Not run: the turn ended before it (stop_reason: {reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
-        results = [{"type": "tool_result", "tool_use_id": call["id"], "is_error": True,
-                    "content": f"Not run: the turn ended first ({stop})."} for call in calls]
-        messages += [{"role": who, "content": turn} for who, turn in (("assistant", content), ("user", results)) if turn]
+        results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
+        messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
         if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
             show("text", words)
-        if stop != "tool_use" or not calls:
-            return show("stop", f"[{stop}]")
+        if reply.stop_reason != "tool_use" or not calls:
+            return show("stop", f"[{reply.stop_reason}]")
         for call, result in zip(calls, results):
             show("call", gist(call))
             run_tool(call, result, agent.handlers)
@@ -606,13 +600,15 @@ def main():
                 messages.append({"role": "user", "content": offload(io.StringIO(query), 10**9)})
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
-            show("notice", textwrap.shorten(explain(error), 300))
+            show("notice", " ".join(explain(error).split())[:300])
+            if getattr(error, "status_code", 0) in (400, 413) and messages[-1]["content"] == query:
+                messages.pop()  # words that the API will not take would spoil every request from now on
 
 
 if __name__ == "__main__":
     try:
-        main()
-    except (EOFError, KeyboardInterrupt):
+        with contextlib.suppress(EOFError, KeyboardInterrupt):
+            main()
         print()
     except BrokenPipeError:  # the reader of a pipe has left
         os._exit(1)

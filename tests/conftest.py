@@ -7,7 +7,6 @@ import signal
 import sys
 import threading
 
-import anthropic
 import pytest
 
 from fake_api import FakeAPI
@@ -38,7 +37,7 @@ class Session:
     def __init__(self, lesson, api, folder, monkeypatch, capsys):
         self.lesson, self.api, self.folder = lesson, api, folder
         self._patch, self._capsys, self.seen = monkeypatch, capsys, ""
-        lesson.client = anthropic.Anthropic(base_url=api.url, api_key="test")
+        lesson.client = lesson.client.with_options(base_url=api.url)
 
     def talk(self, *lines):
         """Type ``lines`` at the prompt, then end the input; returns what the person saw, prompts included."""

@@ -1,0 +1,324 @@
+"""The loop's one invariant, in every lesson: after any fault at any point, the next request is one the API accepts."""
+import io
+import itertools
+import os
+import random
+import runpy
+import sys
+import threading
+
+import anthropic
+import pytest
+
+from conftest import LESSONS, ROOT, interrupt
+from fake_api import Cut, Status, Wait, calls, reply, says
+
+posix = pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
+GO, NOW = {"role": "user", "content": "go"}, {"role": "user", "content": "and now?"}
+ANSWERED = ["Still here.", "[end_turn]"]
+
+
+def text(words):
+    return {"type": "text", "text": words}
+
+
+def bash(command):
+    return {"type": "tool_use", "name": "bash", "input": {"command": command}}
+
+
+@pytest.fixture(params=LESSONS)
+def meet(request, start):
+    """``meet(script, questions=1)``: a session of each lesson in which the person asks, meets the script, and asks again.
+
+    Whatever the script does, the session goes on: the API refused nothing, and the last question is answered.
+    """
+    def meet(script, questions=1, **options):
+        session = start(request.param, itertools.chain(script, [says("Still here.")]))
+        session.lesson.client = session.lesson.client.with_options(**options)
+        session.talk(*["go"] * questions, "and now?")
+        assert not session.api.refused
+        assert session.sent()[-1] == NOW and shown(session, questions + 1) == ANSWERED
+        return session
+
+    return meet
+
+
+def shown(session, number=1):
+    """The lines that the person saw after their first, second ... question."""
+    return session.seen.split(" >> ")[number].splitlines()[:-1]
+
+
+def marks(results):
+    return [result["is_error"] for result in results]
+
+
+# ---- Calls that cannot be run ------------------------------------------------------------------------------------------
+
+
+def test_an_unknown_tool_is_answered_with_the_tools_there_are(meet):
+    session = meet([calls(("fly", {"to": "the moon"})), says("Oh.")])
+    [result] = session.results(1)
+    assert result["is_error"] and "no tool 'fly'" in result["content"]
+    assert all(tool["name"] in result["content"] for tool in session.api.requests[0]["tools"])
+    assert shown(session)[0] == "fly {'to': 'the moon'}"
+
+
+BAD_ARGUMENTS = [
+    ({}, "'command'"),
+    ({"command": None}, "'command'"),
+    ({"command": "echo made > file", "speed": 9}, "'speed'"),
+    ({"command": "echo made > file", "authentication": "none"}, "'authentication'"),
+    ({"command": 5}, "string"),
+    ({"command": ["echo made > file"]}, "string"),
+]
+
+
+def test_a_call_with_bad_arguments_is_answered_with_what_is_wrong_and_not_run(meet):
+    session = meet([calls(*[("bash", arguments) for arguments, _ in BAD_ARGUMENTS]), says("Oh.")])
+    for (arguments, words), result in zip(BAD_ARGUMENTS, session.results(1), strict=True):
+        assert result["is_error"] and words in result["content"], arguments
+    assert not os.listdir(session.folder)
+
+
+def test_a_null_for_an_argument_that_may_be_left_out_is_its_default(start):
+    session = start("s02_tools", [calls(("grep", {"pattern": "x", "path": None})), says("None.")])
+    session.talk("go")
+    assert marks(session.results()) == [False]
+
+
+def variations(tool):
+    """Bad inputs for a tool: each argument that it must have missing, null and of three wrong types."""
+    required = tool["input_schema"]["required"]
+    for name, value in itertools.product(required, [..., None, 5, {"x": 1}, [["x"]]]):
+        yield {key: "x" if key != name else value for key in required if key != name or value is not ...}
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_no_bad_input_of_any_tool_ends_the_session(start, lesson):
+    def script(request):
+        bad = [(tool["name"], given) for tool in request["tools"] for given in variations(tool)]
+        return calls(*bad) if len(request["messages"]) == 1 else says("Still here.")
+
+    session = start(lesson, script)
+    session.talk("go", "and now?")
+    assert not session.api.refused and shown(session, 2) == ANSWERED
+    assert len(session.results(1)) >= 5 and all(marks(session.results(1)))
+
+
+def test_a_handler_that_raises_is_an_answer(meet):
+    session = meet([calls(("bash", {"command": "echo \0"})), says("Oh.")])
+    assert session.results(1)[0]["content"] == "Error: ValueError: embedded null byte"
+    assert marks(session.results(1)) == [True]
+
+
+def test_one_failing_call_leaves_the_others_alone(meet):
+    session = meet([calls(("bash", {"command": "echo one"}), ("fly", {}), ("bash", {"command": "echo three"})),
+                    says("Two of three.")])
+    results = session.results(1)
+    assert [result["tool_use_id"] for result in results] == [call["id"] for call in session.sent(1)[1]["content"]]
+    assert marks(results) == [False, True, False]
+    assert results[0]["content"].strip() == "one" and results[2]["content"].strip() == "three"
+
+
+# ---- Replies that end oddly --------------------------------------------------------------------------------------------
+
+
+STOPS = ["max_tokens", "refusal", "pause_turn", "end_turn", "never_heard_of"]
+
+
+def test_a_call_in_a_reply_that_stopped_for_another_reason_is_not_run(meet):
+    session = meet([reply([text("I make it."), bash("echo made > file")], stop) for stop in STOPS], questions=5)
+    for number, stop in enumerate(STOPS, 1):
+        [result] = session.sent(number)[-2]["content"]
+        assert result["is_error"] and result["content"] == f"Not run: the turn ended first ({stop})."
+        assert shown(session, number) == ["I make it.", f"[{stop}]"]
+    assert not os.listdir(session.folder)
+
+
+def test_a_call_cut_off_before_its_input_is_not_run(meet):
+    session = meet([reply([{**bash(""), "input": {}}], "max_tokens")])
+    assert marks(session.sent(1)[2]["content"]) == [True]
+    assert shown(session) == ["[max_tokens]"]
+
+
+def test_what_was_said_before_the_token_limit_is_shown_and_kept(meet):
+    session = meet([reply([text("It begins with")], "max_tokens")])
+    assert session.sent()[1] == {"role": "assistant", "content": [text("It begins with")]}
+    assert shown(session) == ["It begins with", "[max_tokens]"]
+
+
+THOUGHT = {"type": "thinking", "thinking": "Hm, ein schöner Gedanke 🙂\n", "signature": "c2ln+/="}
+HIDDEN = {"type": "redacted_thinking", "data": "ZGF0YQ=="}
+NOTHING = [reply([]), reply([], "refusal"), reply([text("")]), reply([text(" \n"), text("\t")]),
+           reply([THOUGHT, HIDDEN], "max_tokens"), reply([], "tool_use")]
+
+
+def test_nothing_empty_enters_history(meet):
+    session = meet([calls(("bash", {"command": "echo hi"})), *NOTHING], questions=len(NOTHING))
+    assert [message["role"] for message in session.sent()] == ["user", "assistant", *["user"] * (len(NOTHING) + 1)]
+    for number, empty in enumerate(NOTHING, 1):
+        assert shown(session, number)[-1] == f"[{empty['stop_reason']}]"
+
+
+def test_an_empty_text_beside_a_call_does_not_enter_history(meet):
+    session = meet([reply([text(""), bash("echo hi")], "tool_use"), says("Done.")])
+    assert [block["type"] for block in session.sent()[1]["content"]] == ["tool_use"]
+    assert marks(session.results(1)) == [False]
+
+
+def test_words_beside_a_call_are_shown_before_it_runs(meet):
+    session = meet([calls(("bash", {"command": "echo hi"}), text="I look."), says("Done.")])
+    assert shown(session) == ["I look.", "bash {'command': 'echo hi'}", "hi", "Done.", "[end_turn]"]
+
+
+def test_thoughts_go_back_unchanged(meet):
+    thinking = [THOUGHT, HIDDEN, {**bash("echo hi"), "id": "toolu_x"}, {**THOUGHT, "thinking": ""}, text("So.")]
+    session = meet([reply(thinking, "tool_use"), says("Done.")])
+    assert session.sent()[1]["content"] == thinking
+    assert "Gedanke" not in session.seen
+
+
+def test_half_an_emoji_does_not_end_the_session(meet):
+    """A reply may break off inside a surrogate pair; half a pair is no character, and the API refuses it."""
+    session = meet([reply([text("Here: \ud83d"), bash("echo \ud83d")], "tool_use"), says("Done.")])
+    assert session.sent()[1]["content"][0] == text("Here: ?")
+    assert session.results(1)[0]["content"].strip() == "?"
+    assert shown(session)[0] == "Here: ?"
+
+
+# ---- Requests that fail ------------------------------------------------------------------------------------------------
+
+FAILURES = {401: "invalid x-api-key", 429: "This request would exceed your organization's rate limit.",
+            500: "Internal server error", 529: "Overloaded"}
+
+
+def test_a_failure_that_passes_is_not_noticed(meet):
+    session = meet([Status(429), says("Fine."), Status(500), says("Fine."), Status(529), says("Fine.")], questions=3)
+    assert [shown(session, number) for number in (1, 2, 3)] == [["Fine.", "[end_turn]"]] * 3
+
+
+def test_a_failure_that_lasts_costs_one_line(meet):
+    tries = {401: 1, 429: 3, 500: 3, 529: 3}  # the SDK knows that a bad key will not get better
+    session = meet([Status(code) for code in tries for _ in range(tries[code])], questions=4)
+    for number, words in enumerate(FAILURES.values(), 1):
+        [line] = shown(session, number)
+        assert line.endswith(f"Error: {words}")
+    assert session.sent() == [GO] * 4 + [NOW] and len(session.api.requests) == 11
+
+
+MIDDLE = {"400": Status(400, "no, thank you"), "401": Status(401), "a cut": Cut()}
+
+
+@pytest.mark.parametrize("failure", MIDDLE.values(), ids=MIDDLE)
+def test_a_failure_in_the_middle_of_a_turn_keeps_what_was_done(meet, failure):
+    session = meet([calls(("bash", {"command": "echo done"})), failure], max_retries=0)
+    assert session.sent()[:3] == session.sent(1)
+    assert session.results(1)[0]["content"].strip() == "done"
+    assert len(shown(session)) == 3 and "Error: " in shown(session)[-1]
+
+
+def test_a_cut_connection_costs_one_line(meet):
+    session = meet([Cut()], max_retries=0)
+    assert shown(session) == ["APIConnectionError: Connection error."]
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_without_a_key_the_person_is_told_what_to_do(start, monkeypatch, lesson):
+    session = start(lesson, [])
+    monkeypatch.delenv("ANTHROPIC_API_KEY")
+    session.lesson.client = anthropic.Anthropic(base_url=session.api.url)
+    session.talk("go", "and now?")
+    assert not session.api.requests and shown(session, 1) == shown(session, 2)
+    [line] = shown(session)
+    assert all(words in line for words in ("ANTHROPIC_API_KEY", ".env", f"python tests/offline.py {lesson}"))
+
+
+# ---- Ctrl-C ------------------------------------------------------------------------------------------------------------
+
+
+def pressed_while_waiting():
+    interrupt()
+    yield Wait(threading.Event(), says("too late"))
+
+
+@posix
+def test_ctrl_c_in_a_request_leads_back_to_the_prompt(meet):
+    session = meet(pressed_while_waiting())
+    assert shown(session) == ["KeyboardInterrupt"]
+    assert session.sent() == [GO, NOW]
+
+
+@posix
+def test_ctrl_c_in_a_later_request_keeps_what_was_done(meet):
+    session = meet(itertools.chain([calls(("bash", {"command": "echo done"}))], pressed_while_waiting()))
+    assert session.results(1)[0]["content"] == "done\n" and session.sent()[:3] == session.sent(1)
+
+
+@posix
+def test_ctrl_c_in_a_tool_answers_every_call(meet):
+    session = meet([calls(("bash", {"command": "echo one"}),
+                          ("bash", {"command": f"echo two; sleep 0.1; kill -INT {os.getpid()}; sleep 20"}),
+                          ("bash", {"command": "echo three > file"}))])
+    first, second, third = session.sent(1)[2]["content"]
+    assert (first["is_error"], first["content"]) == (False, "one\n")
+    assert second["is_error"] and second["content"].startswith("Interrupted while it ran: it may have had effects.")
+    assert second["content"].endswith("two\n")
+    assert third["is_error"] and third["content"].startswith("Not run")
+    assert not os.listdir(session.folder)
+    assert len(session.api.requests) == 2  # none between Ctrl-C and the second question
+
+
+class Pressed(io.RawIOBase):
+    """The input of a person who presses Ctrl-C instead of typing."""
+
+    readable = writable = lambda self: True
+
+    def readinto(self, buffer):
+        interrupt()
+        return 0
+
+
+@posix
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_ctrl_c_at_the_prompt_leaves_without_a_word(monkeypatch, capfd, lesson):
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Pressed()))
+    runpy.run_path(str(ROOT / lesson / "agent.py"), run_name="__main__")  # an exit status other than 0 would be raised
+    assert capfd.readouterr() == (f"{lesson[:3]} >> \n", "")
+
+
+# ---- The whole of it ---------------------------------------------------------------------------------------------------
+
+
+def test_every_request_asks_for_the_cache(meet):
+    session = meet([calls(("bash", {"command": "echo hi"})), says("Done.")])
+    assert [request["cache_control"] for request in session.api.requests] == [{"type": "ephemeral"}] * 3
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_session_of_40_turns_reads_its_history_from_the_cache(start, lesson):
+    def script(request):
+        answered = not isinstance(request["messages"][-1]["content"], str)
+        return says("So it says.\n" * 9) if answered else calls(("bash", {"command": "echo 1; echo 2"}), text="I look.")
+
+    session = start(lesson, script)
+    session.talk(*["What does it say?"] * 20)
+    usage, read = session.api.usage, sum(usage["cache_read_input_tokens"] for usage in session.api.usage)
+    assert len(usage) == 40 and not session.api.refused
+    assert read > 0.9 * sum(sum(one.values()) - one["output_tokens"] for one in usage)
+
+
+FAULTS = [
+    Status(400), Status(401), Status(529), Cut(), says("Fine."), calls(("fly", {})), calls(("bash", {})),
+    calls(("bash", {"command": "echo hi"}), ("bash", {"command": "exit 3"}), text="I look."),
+    reply([text("half \ud83d"), bash("echo hi")], "max_tokens"), reply([text("I"), bash("echo hi")], "refusal"),
+    reply([THOUGHT, bash("echo hi")], "tool_use"), reply([THOUGHT, text(""), text("So.")]), *NOTHING,
+]
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_no_sequence_of_faults_spoils_the_history(start, lesson):
+    session = start(lesson, random.Random(lesson).choices(FAULTS, k=50))
+    session.lesson.client = session.lesson.client.with_options(max_retries=0)
+    session.talk(*["go"] * 60)
+    assert not session.api.refused and len(session.api.requests) >= 60
+    assert shown(session, 60) == ["(the script has ended)", "[end_turn]"]
