@@ -404,7 +404,7 @@ def agent_loop(messages, agent=PARENT):
     for _ in range(agent.turns):
         reply = client.messages.create(messages=messages, **agent.request)
         agent.meter(reply)
-        content, not_run = plain(reply), f"Not run: the turn ended before it (stop_reason: {reply.stop_reason})."
+        content, not_run = plain(reply), f"Not run: the turn ended first ({reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
         results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
         messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
@@ -437,8 +437,8 @@ def main():
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if getattr(error, "status_code", 0) in (400, 413) and messages[-1]["content"] == query:
-                messages.pop()  # words that the API will not take would spoil every request from now on
+            if getattr(error, "status_code", 0) == 400 and "too long" in str(error) and messages[-1]["content"] == query:
+                messages.pop()  # these words would make every request from now on too long
 
 
 if __name__ == "__main__":

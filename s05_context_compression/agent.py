@@ -10,7 +10,7 @@ leaves the list it is on disk.  Results are offloaded as they come, then old one
                                     s03  todo, and a reminder in the last tool_result
                                     s04  task: the same loop on another list, its last words are the tool_result
                                     s05  compact; before each request the list is made to fit
-New: FOLDER, TOO_LONG, SUM_UP, COMPRESS_AT, WINDOW, context_window, estimate, new_file, offload, flat, record, boundary, trimmed, create, summarised, compress, ask
+New: FOLDER, TOO_LONG, SUM_UP, COMPRESS_AT, CONTEXT_WINDOW, context_window, estimate, new_file, offload, flat, record, boundary, trimmed, create, summarised, compress, ask
 Changed: SKIP, TOOLS, HANDLERS, bash, Agent, run_tool, agent_loop, main
 """
 import contextlib, functools, io, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
@@ -375,17 +375,17 @@ SKIP.add(".agent")
 FOLDER = pathlib.Path(".agent", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")  # this session's
 TOO_LONG = re.compile("prompt is too long|context (size|window|length|limit)")  # the API's words, and local servers'
 SUM_UP = {"role": "user", "content": "Sum up: ## Session intent, ## Summary, ## Artifacts, ## Next steps. No tools."}
-COMPRESS_AT, WINDOW = os.environ.get("COMPRESS_AT") or "0.85", os.environ.get("CONTEXT_WINDOW") or "0"
-if not re.fullmatch(r"0?\.\d*[1-9]\d*|1(\.0*)?", COMPRESS_AT) or not re.fullmatch("[0-9]+", WINDOW):
-    sys.exit(f"COMPRESS_AT={COMPRESS_AT} must be a share up to 1, CONTEXT_WINDOW={WINDOW} a number of tokens.")
-COMPRESS_AT, WINDOW = float(COMPRESS_AT), int(WINDOW)
+COMPRESS_AT, CONTEXT_WINDOW = os.environ.get("COMPRESS_AT") or "0.85", os.environ.get("CONTEXT_WINDOW") or "0"
+if not re.fullmatch(r"0?\.\d*[1-9]\d*|1(\.0*)?", COMPRESS_AT) or not re.fullmatch("[0-9]+", CONTEXT_WINDOW):
+    sys.exit(f"COMPRESS_AT={COMPRESS_AT} must be a share up to 1, CONTEXT_WINDOW={CONTEXT_WINDOW} a number of tokens.")
+COMPRESS_AT, CONTEXT_WINDOW = float(COMPRESS_AT), int(CONTEXT_WINDOW)
 
 
 @functools.cache
 def context_window():
     """Tokens that the model can take: what the environment says, else the Models API, else 200,000."""
     with contextlib.suppress(Exception):  # local servers have no Models API
-        return WINDOW or int(client.with_options(max_retries=0, timeout=5).models.retrieve(MODEL).max_input_tokens)
+        return CONTEXT_WINDOW or int(client.models.retrieve(MODEL, timeout=5).max_input_tokens)
     return 200_000
 
 
@@ -440,13 +440,13 @@ def boundary(messages, tokens):
 
 def trimmed(messages, agent, hard):
     """A copy of ``messages`` in which long inputs and results, if ``hard`` also words, point into the history file."""
-    kinds, most = (("tool_result", "text"), 200) if hard else (("tool_result",), 1_000)  # characters
+    most = dict(tool_use=200, tool_result=200, text=4_000) if hard else dict(tool_use=1_000, tool_result=1_000)
     copy = json.loads(json.dumps(messages))
     for block in [block for message in copy if isinstance(message["content"], list) for block in message["content"]]:
-        fields = block.get("input", block if block["type"] in kinds else {})
+        fields, name = block.get("input", block), block.get("id", block.get("tool_use_id", "text"))
         for key, value in fields.items():
-            if isinstance(value, str) and len(value) > most:
-                fields[key] = f"[{len(value):,} characters in {agent.history}, {block.get('id', block.get('tool_use_id', key))}]"
+            if isinstance(value, str) and len(value) > most.get(block["type"], len(value)):
+                fields[key] = f"[{len(value):,} characters in {agent.history}, {name}]"
     return copy
 
 
@@ -568,7 +568,7 @@ def agent_loop(messages, agent=PARENT):
     for _ in range(agent.turns):
         reply = ask(messages, agent)
         agent.meter(reply)
-        content, not_run = plain(reply), f"Not run: the turn ended before it (stop_reason: {reply.stop_reason})."
+        content, not_run = plain(reply), f"Not run: the turn ended first ({reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
         results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
         messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
@@ -601,8 +601,8 @@ def main():
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if getattr(error, "status_code", 0) in (400, 413) and messages[-1]["content"] == query:
-                messages.pop()  # words that the API will not take would spoil every request from now on
+            if getattr(error, "status_code", 0) == 400 and "too long" in str(error) and messages[-1]["content"] == query:
+                messages.pop()  # these words would make every request from now on too long
 
 
 if __name__ == "__main__":
