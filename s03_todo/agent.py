@@ -333,7 +333,7 @@ def main():
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if getattr(error, "status_code", 0) == 400 and "too long" in str(error) and messages[-1]["content"] == query:
+            if isinstance(error, anthropic.APIError) and "too long" in str(error) and messages[-1]["content"] == query:
                 messages.pop()  # these words would make every request from now on too long
 
 
@@ -341,6 +341,6 @@ if __name__ == "__main__":
     try:
         with contextlib.suppress(EOFError, KeyboardInterrupt):
             main()
-        print()
+        print(flush=True)
     except BrokenPipeError:  # the reader of a pipe has left
         os._exit(1)
