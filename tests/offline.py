@@ -113,7 +113,7 @@ def run(lesson, tour=False, trace=False):
     settings = {"CONTEXT_WINDOW": str(WINDOW), "COMPRESS_AT": str(COMPRESS_AT)} if "compression" in lesson else {}
     with FakeAPI(model, window=WINDOW * 2) as api, workplace(
             ANTHROPIC_BASE_URL=api.url, ANTHROPIC_API_KEY="offline", MODEL="scripted", NO_PROXY="127.0.0.1",
-            PYTHON_DOTENV_DISABLED="1", **settings):
+            PYTHON_DOTENV_DISABLED="1", PYTHON=sys.executable, **settings):
         keyboard, builtins.input = builtins.input, typist(model.requests, tour)
         try:
             runpy.run_path(str(HERE.parent / lesson / "agent.py"), run_name="__main__")

@@ -28,17 +28,17 @@ def run(request, start):
 
 @pytest.fixture
 def ended(environment):
-    """``ended()``: that no process of ``exec 9> held; ...`` is left: each has the pipe ``held`` open while it lives.
+    """``ended()``: that no process of ``exec 9> held; ...`` lives: each has the pipe ``held`` open until its end.
 
     It asks no process table, where the dead stay listed until somebody collects them.
     """
     os.mkfifo("held")
     held = os.open("held", os.O_RDONLY | os.O_NONBLOCK)
-    yield lambda: held in select.select([held], [], [], 5)[0]  # readable at the last one's end: there is no more to come
+    yield lambda: held in select.select([held], [], [], 5)[0]  # readable: there is no more to come
     os.close(held)
 
 
-# ---- What comes back ---------------------------------------------------------------------------------------------------
+# ---- What comes back -------------------------------------------------------------------------------------------------
 
 
 PRINTS = {
@@ -93,7 +93,7 @@ def test_400_mb_of_output_cost_no_memory(run):
     assert "y\ny\n" in result["content"] and "not shown" in result["content"]
 
 
-# ---- What a command cannot do ------------------------------------------------------------------------------------------
+# ---- What a command cannot do ----------------------------------------------------------------------------------------
 
 
 def test_a_background_child_lives_on_and_does_not_hold_the_call(run, ended):
@@ -146,7 +146,7 @@ def test_a_child_in_a_process_group_of_its_own_dies_too(run, ended):
     assert result["is_error"] and ended()
 
 
-# ---- What is not run ---------------------------------------------------------------------------------------------------
+# ---- What is not run -------------------------------------------------------------------------------------------------
 # Asked of `denied` alone: no test hands these to a shell.
 
 REFUSED = """

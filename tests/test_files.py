@@ -1,4 +1,4 @@
-"""The file tools: text goes through them unchanged, nothing leads out of the working directory, nothing floods or hangs."""
+"""The file tools: text goes through unchanged, nothing leads out of the working directory, nothing floods or hangs."""
 import os
 import re
 import sys
@@ -15,7 +15,7 @@ posix = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX 
 
 @pytest.fixture
 def use(start):
-    """``use((tool, arguments), ...)``: the results of these calls, made in one reply; the session goes on after them."""
+    """``use((tool, arguments), ...)``: the results of these calls, all in one reply; the session goes on after them."""
     def use(*asked):
         session = start("s02_tools", [calls(*asked), says("Done.")])
         session.talk("go", "and now?")
@@ -35,7 +35,7 @@ def errors(results):
     return [result["content"] for result in results]
 
 
-# ---- Text goes through unchanged ---------------------------------------------------------------------------------------
+# ---- Text goes through unchanged -------------------------------------------------------------------------------------
 
 TEXTS = ["a\r\nb\r\n", "a\nb", "a\r\nb\nc\rd", "\n\n \t\n", "\u00fc \U0001f642 \u4f60\u597d \U00020000\n", "\ufeffa\n",
          "a\x0bb\x0cc\x1cd\x85e\u2028f\n", "a\0b\x1b[0m\n", "x" * 30_000 + "\r\n" + "y" * 9_999 + "\r\nz"]
@@ -96,7 +96,7 @@ def test_an_edited_script_can_still_be_run(use, environment):
                         ("bash", {"command": "./run.sh"})))[1] == "two\n"
 
 
-# ---- What cannot be read -----------------------------------------------------------------------------------------------
+# ---- What cannot be read ---------------------------------------------------------------------------------------------
 
 
 def test_a_path_that_is_no_file_is_an_error_that_names_it(use, environment):
@@ -120,7 +120,7 @@ def test_lines_that_are_not_there_are_errors(use, environment):
     assert errors(use(("read_file", {"path": "file", "offset": 3}))) == ["Error: ValueError: file ends at line 2"]
 
 
-# ---- Nothing floods ----------------------------------------------------------------------------------------------------
+# ---- Nothing floods --------------------------------------------------------------------------------------------------
 
 
 def test_a_file_of_100_mb_costs_no_memory(use, environment):
@@ -160,7 +160,8 @@ def test_many_finds_are_cut_with_a_notice(use, environment):
     for number in range(300):
         (environment / f"{number:03}").write_text("hit\nhit\n")
     notice = "[only the first 200 are shown: ask for less]"
-    found, hits = (content.splitlines() for content in contents(use(("glob", {"pattern": "*"}), ("grep", {"pattern": "hit"}))))
+    results = contents(use(("glob", {"pattern": "*"}), ("grep", {"pattern": "hit"})))
+    found, hits = (content.splitlines() for content in results)
     assert found == [f"{number:03}" for number in range(200)] + [notice]
     assert hits == [f"{number:03}:{line}: hit" for number in range(100) for line in (1, 2)] + [notice]
 
@@ -171,10 +172,11 @@ def test_a_find_in_a_long_line_is_shown_with_what_is_around_it(use, environment)
     assert "x needle y" in line and len(line) < 350
 
 
-# ---- What is found -----------------------------------------------------------------------------------------------------
+# ---- What is found ---------------------------------------------------------------------------------------------------
 
-FILES = {"b/a.py": "import os\n", "a.py": "import re\nos.path\n", ".git/config": "import os\n", "b/.git/x.py": "import os\n",
-         "b/c/d.txt": "no import\n", "data.py": "import os\0\n", ".hidden.py": "import os\n"}
+FILES = {"b/a.py": "import os\n", "a.py": "import re\nos.path\n", ".git/config": "import os\n",
+         "b/.git/x.py": "import os\n", "b/c/d.txt": "no import\n", "data.py": "import os\0\n",
+         ".hidden.py": "import os\n"}
 
 
 @pytest.fixture
@@ -221,7 +223,7 @@ def test_a_pattern_that_is_none_is_an_error_in_words(use):
     assert "unterminated subpattern" in results[0]["content"]
 
 
-# ---- Nothing leads out -------------------------------------------------------------------------------------------------
+# ---- Nothing leads out -----------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -293,8 +295,8 @@ def pipe(environment):
 @posix
 def test_nobody_waits_for_a_pipe(use, pipe, environment):
     os.symlink("pipe", "link")
-    results = use(*[("read_file", {"path": path}) for path in ("pipe", "link")], ("grep", {"pattern": "x", "path": "pipe"}),
-                  ("write_file", {"path": "pipe", "content": "x"}),
+    results = use(*[("read_file", {"path": path}) for path in ("pipe", "link")],
+                  ("grep", {"pattern": "x", "path": "pipe"}), ("write_file", {"path": "pipe", "content": "x"}),
                   ("edit_file", {"path": "pipe", "old_text": "a", "new_text": "b"}))
     assert all("neither a file nor a folder" in words for words in errors(results))
     assert contents(use(("grep", {"pattern": "x"}), ("glob", {"pattern": "p*"}))) == ["(nothing found)", "pipe"]

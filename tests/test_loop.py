@@ -28,7 +28,7 @@ def bash(command):
 
 @pytest.fixture(params=LESSONS)
 def meet(request, start):
-    """``meet(script, questions=1)``: a session of each lesson in which the person asks, meets the script, and asks again.
+    """``meet(script, questions=1)``: in each lesson, a session in which the person asks, meets the script, asks again.
 
     Whatever the script does, the session goes on: the API refused nothing, and the last question is answered.
     """
@@ -52,7 +52,7 @@ def marks(results):
     return [result["is_error"] for result in results]
 
 
-# ---- Calls that cannot be run ------------------------------------------------------------------------------------------
+# ---- Calls that cannot be run ----------------------------------------------------------------------------------------
 
 
 def test_an_unknown_tool_is_answered_with_the_tools_there_are(meet):
@@ -107,8 +107,8 @@ def test_no_bad_input_of_any_tool_ends_the_session(start, lesson):
 
 def test_a_handler_that_raises_is_an_answer(meet):
     session = meet([calls(("bash", {"command": "echo \0"})), says("Oh.")])
-    assert session.results(1)[0]["content"] == "Error: ValueError: embedded null byte"
-    assert marks(session.results(1)) == [True]
+    [result] = session.results(1)
+    assert result["is_error"] and result["content"].startswith("Error: ValueError: embedded null")
 
 
 def test_one_failing_call_leaves_the_others_alone(meet):
@@ -120,8 +120,7 @@ def test_one_failing_call_leaves_the_others_alone(meet):
     assert results[0]["content"].strip() == "one" and results[2]["content"].strip() == "three"
 
 
-# ---- Replies that end oddly --------------------------------------------------------------------------------------------
-
+# ---- Replies that end oddly ------------------------------------------------------------------------------------------
 
 STOPS = ["max_tokens", "refusal", "pause_turn", "end_turn", "never_heard_of"]
 
@@ -186,10 +185,14 @@ def test_half_an_emoji_does_not_end_the_session(meet):
     assert shown(session)[0] == "Here: ?"
 
 
-# ---- Requests that fail ------------------------------------------------------------------------------------------------
+# ---- Requests that fail ----------------------------------------------------------------------------------------------
 
-FAILURES = {401: "invalid x-api-key", 429: "This request would exceed your organization's rate limit.",
-            500: "Internal server error", 529: "Overloaded"}
+FAILURES = {  # and how often the SDK tries: it knows that a bad key will not get better
+    401: (1, "invalid x-api-key"),
+    429: (3, "This request would exceed your organization's rate limit."),
+    500: (3, "Internal server error"),
+    529: (3, "Overloaded"),
+}
 
 
 def test_a_failure_that_passes_is_not_noticed(meet):
@@ -198,9 +201,8 @@ def test_a_failure_that_passes_is_not_noticed(meet):
 
 
 def test_a_failure_that_lasts_costs_one_line(meet):
-    tries = {401: 1, 429: 3, 500: 3, 529: 3}  # the SDK knows that a bad key will not get better
-    session = meet([Status(code) for code in tries for _ in range(tries[code])], questions=4)
-    for number, words in enumerate(FAILURES.values(), 1):
+    session = meet([Status(code) for code, (tries, _) in FAILURES.items() for _ in range(tries)], questions=4)
+    for number, (_, words) in enumerate(FAILURES.values(), 1):
         [line] = shown(session, number)
         assert line.endswith(f"Error: {words}")
     assert session.sent() == [GO] * 4 + [NOW] and len(session.api.requests) == 11
@@ -233,7 +235,7 @@ def test_without_a_key_the_person_is_told_what_to_do(start, monkeypatch, lesson)
     assert all(words in line for words in ("ANTHROPIC_API_KEY", ".env", f"python tests/offline.py {lesson}"))
 
 
-# ---- Ctrl-C ------------------------------------------------------------------------------------------------------------
+# ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
 
 
 def pressed_while_waiting():
@@ -286,7 +288,7 @@ def test_ctrl_c_at_the_prompt_leaves_without_a_word(monkeypatch, capfd, lesson):
     assert capfd.readouterr() == (f"{lesson[:3]} >> \n", "")
 
 
-# ---- The whole of it ---------------------------------------------------------------------------------------------------
+# ---- The whole of it -------------------------------------------------------------------------------------------------
 
 
 def test_every_request_asks_for_the_cache(meet):
@@ -317,8 +319,8 @@ FAULTS = [
 
 @pytest.mark.parametrize("lesson", LESSONS)
 def test_no_sequence_of_faults_spoils_the_history(start, lesson):
-    session = start(lesson, random.Random(lesson).choices(FAULTS, k=50))
+    session = start(lesson, random.Random(lesson).choices(FAULTS, k=30))
     session.lesson.client = session.lesson.client.with_options(max_retries=0)
-    session.talk(*["go"] * 60)
-    assert not session.api.refused and len(session.api.requests) >= 60
-    assert shown(session, 60) == ["(the script has ended)", "[end_turn]"]
+    session.talk(*["go"] * 40)
+    assert not session.api.refused and len(session.api.requests) >= 40
+    assert shown(session, 40) == ["(the script has ended)", "[end_turn]"]

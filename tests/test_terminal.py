@@ -281,7 +281,7 @@ def test_the_prompt_names_the_lesson(played):
 
 @at_a_terminal
 def test_a_turn_ends_in_dim_letters(played):
-    assert played("the keyboard").shown["hello"].endswith("You said hello.\033[0m\r\n\033[2m[end_turn]\033[0m\r\ns01 >> ")
+    assert "You said hello.\033[0m\r\n\033[2m[end_turn]\033[0m\r\n" in played("the keyboard").shown["hello"]
 
 
 @at_a_terminal

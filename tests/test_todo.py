@@ -35,7 +35,7 @@ def remind(request, start):
     return remind
 
 
-# ---- The list ----------------------------------------------------------------------------------------------------------
+# ---- The list --------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("items, drawn", [
@@ -78,7 +78,7 @@ def test_a_bad_list_is_an_error_and_the_old_one_stands(start):
     assert seen.count("completed)\n") == 2  # its drawing, and the line about its result
 
 
-# ---- The reminder ------------------------------------------------------------------------------------------------------
+# ---- The reminder ----------------------------------------------------------------------------------------------------
 
 
 def test_it_comes_after_three_rounds_and_stops_when_the_list_is_updated(remind):

@@ -5,12 +5,11 @@ A step is a reply as fake_api.py makes them, or a function from the request to o
 import json
 import os
 import re
-import sys
 
 from fake_api import calls, says
 
 LOOK = "ls" if os.name == "posix" else "dir /b"
-PYTHON = f'"{sys.executable}"'
+PYTHON = '"$PYTHON"' if os.name == "posix" else '"%PYTHON%"'  # offline.py sets it, and so every machine tells the same
 CHECK = ("bash", {"command": f"{PYTHON} check_till.py"})
 FIX = ("edit_file", {"path": "till.py", "old_text": "cents > 2000", "new_text": "cents >= 2000"})
 FIX_BY_SHELL = ("bash", {"command": f"{PYTHON} -c \"import pathlib; till = pathlib.Path('till.py'); "
