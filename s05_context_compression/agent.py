@@ -503,9 +503,9 @@ def compress(messages, agent, why):
             what, new = "summarised", summarised(new if why == "overflow" else messages, agent, keep)
         after = max(before - estimate(messages), 0) + estimate(new)
         messages[:], agent.size, agent.counted, agent.recorded = new, after, len(new), len(new)
-        show("notice", f"{agent.title}[{what}: {before:,} -> {after:,} tokens; all of it is in {agent.history}]")
+        show("notice", f"{agent.title} [{what}: {before:,} -> {after:,} tokens; all is in {agent.history}]".strip())
     except Exception as error:
-        show("notice", f"{agent.title}[not compressed, nothing lost: {explain(error)}]")
+        show("notice", f"{agent.title} [not compressed, nothing lost: {explain(error)}]".strip())
 
 
 def ask(messages, agent):
