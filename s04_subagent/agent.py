@@ -61,9 +61,9 @@ def explain(error):
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
 KILL = "kill -9 -{0}; pkill -9 -s {0}" if os.name == "posix" else "taskkill /F /T /PID {0}"  # and all that it started
-DENIED = re.compile(r"""(?mx) (>|\bof=)\s*/dev/(sd|hd|vd|nvme|disk) | (^|[;&|({`])\s* (sudo\s+)? (/\S*/)?
-    ( (mkfs\S*|shutdown|reboot|halt|poweroff)
-    | rm\s (?=.*-(\w*[rR]|-recursive)) ([^;&|\n]*\s)? (/|~|\$HOME|\${HOME})[/.*]* ) (?=[\s;&|)`]|$)""")
+DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
+    | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
+    | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
 
 
 def denied(command):

@@ -315,7 +315,7 @@ class FakeAPI(ThreadingTCPServer):
         self.lock, self.closing, self.failure = threading.Lock(), threading.Event(), None
 
     def __enter__(self):
-        threading.Thread(target=self.serve_forever, args=(0.01,), daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.001,), daemon=True).start()
         return self
 
     def __exit__(self, *_):

@@ -17,7 +17,7 @@ def run(start, **environment):
 
 
 def test_explore_uses_the_small_model_and_nobody_else_does(start):
-    models, seen = run(start, MODEL="large", SMALL_MODEL="small")
+    models, seen = run(start, MODEL="large", MODEL_SMALL="small")
     assert models == {"parent": "large", "explore": "small", "code": "large", "fix": "large", "review": "large"}
     lines = {name: line for name in TYPES for line in seen.splitlines() if line.startswith(f"[{name}]")}
     assert ["small" in lines[name] for name in TYPES] == [True, False, False, False], "the person sees which model it was"
