@@ -23,7 +23,7 @@ with contextlib.suppress(ImportError):  # Windows has none
 dotenv.load_dotenv(override=True)  # the .env beside the lessons wins over what the shell exports
 LESSON = pathlib.Path(__file__).resolve().parent.name
 MODEL = os.environ.get("MODEL") or "claude-sonnet-5-5"
-SYSTEM = f"You are a coding agent in {os.getcwd()}. Do what the person asks with your tools; act rather than explain."
+SYSTEM = f"You are a coding agent in {os.getcwd()!r}. Do what you are asked with your tools; act rather than explain."
 client = anthropic.Anthropic()
 
 
@@ -61,7 +61,7 @@ def explain(error):
 # ---- Tools: what the model can do -----------------------------------------------------------------------
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-KILL = "kill -9 -{0}; pkill -9 -s {0}" if os.name == "posix" else "taskkill /F /T /PID {0}"  # and all that it started
+KILL = "(kill -9 -{0}; pkill -9 -s {0}) 2>&-" if os.name == "posix" else "taskkill /F /T /PID {0} >nul"
 DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
     | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
@@ -103,7 +103,8 @@ def bash(command):
                 if time.monotonic() > deadline or os.fstat(output.fileno()).st_size > MAX_OUTPUT:
                     raise TimeoutError(f"killed: over {TIMEOUT} s or over {MAX_OUTPUT:,} bytes. It printed:")
         except (KeyboardInterrupt, TimeoutError) as stop:
-            subprocess.run(KILL.format(process.pid), shell=True, capture_output=True)
+            # In a session of its own, where a second Ctrl-C cannot stop the killing.
+            subprocess.Popen(KILL.format(process.pid), shell=True, start_new_session=True).wait()
             raise type(stop)(f"{stop}\n{offload(output)}")
         return offload(output) + (f"\n[exit status {process.returncode}]" if process.returncode else "")
 

@@ -1,5 +1,5 @@
 """What the tests share: a clean environment, a lesson loaded afresh, and a session in which a person types at it."""
-import importlib.util
+import functools
 import io
 import os
 import pathlib
@@ -7,6 +7,7 @@ import signal
 import ssl
 import sys
 import threading
+import types
 
 import pytest
 
@@ -64,11 +65,16 @@ class Session:
         return [block for block in self.sent(number)[-1]["content"] if block["type"] == "tool_result"]
 
 
+@functools.cache
+def compiled(path):
+    return compile(path.read_bytes(), path, "exec")
+
+
 def load(name):
     """The lesson's script as a module of its own, however often it was loaded before."""
-    spec = importlib.util.spec_from_file_location(name, ROOT / name / "agent.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    module = types.ModuleType(name)
+    module.__file__ = str(ROOT / name / "agent.py")
+    exec(compiled(ROOT / name / "agent.py"), module.__dict__)
     return module
 
 

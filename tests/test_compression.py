@@ -584,6 +584,11 @@ def test_a_turn_after_compact_does_not_compress_again(start):
     assert len(events(session.talk(GOAL, "more", "and more"))) == 1
 
 
+def test_a_child_that_has_no_compact_cannot_ask_for_it(start):
+    session = start(LESSON, model(task("explore"), calls(("compact", {})), says("The child is done."), says("Done.")))
+    assert "Done." in session.talk(GOAL) and not any(map(wants_summary, session.api.requests))
+
+
 # ---- Children --------------------------------------------------------------------------------------------------------
 
 

@@ -133,8 +133,7 @@ def test_random_sessions(start, monkeypatch, tmp_path, first):
             kept.clear()
         seen = session.talk(*[" ".join(chance.text().split()) for _ in range(2)], LAST)
         assert {complaint.partition(":")[0] for complaint in api.refused} <= {TOO_LONG}, f"seed {seed}"
-        last = seen.splitlines()[-2]
-        assert last == "[end_turn]" or TOO_LONG in last, f"seed {seed}"
+        assert seen.splitlines()[-3].endswith("All is well."), f"seed {seed}"
         sent = [request["messages"][-2:] for request in api.requests if not of_a_child(request["messages"])]
         disk = [path.read_text("utf-8") for path in folder.glob(".agent/*/*.txt")]
         assert marks(sent) <= marks([lesson.PARENT.messages, disk]), f"seed {seed}"

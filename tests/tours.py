@@ -120,7 +120,7 @@ TOUR = {
             read_the_middle,
             says("Noted. Sale 1,000 is of 40,000 cents."),
         ],
-        "Print 200 sales four times, and let a subagent count the lines of code.": [
+        "Print 200 sales four times, one time after the other, and in between let a subagent count the lines of code.": [
             calls(print_lines(200)),
             calls(delegate("code", COUNT, "count lines")),
             calls(print_lines(200)),

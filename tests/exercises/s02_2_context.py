@@ -51,8 +51,7 @@ def test_without_context_nothing_changes(grep):
     assert plain == zero == "\n".join(f"a.txt:{n}: line {n} needle" for n in (1, 5, 6, 15, 20))
 
 
-def test_a_line_cut_off_by_the_cap_is_still_told(grep):
-    [found] = grep({"pattern": "line", "context": 3})
-    assert numbers(found, "a.txt") == numbers(found, "b.txt") == list(range(1, 21))
-    [found] = grep({"pattern": "no such thing", "context": 3})
-    assert found == "(nothing found)"
+def test_no_line_is_shown_twice_where_every_line_is_a_hit(grep):
+    every, none = grep({"pattern": "line", "context": 3}, {"pattern": "no such thing", "context": 3})
+    assert numbers(every, "a.txt") == numbers(every, "b.txt") == list(range(1, 21))
+    assert none == "(nothing found)"
