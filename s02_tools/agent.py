@@ -59,6 +59,7 @@ def explain(error):
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
 KILL = "(kill -9 -{0}; pkill -9 -s {0}) 2>&-" if os.name == "posix" else "taskkill /F /T /PID {0} >nul"
+# What is held back: writing to a disk; then, where a command begins, mkfs and its like; rm -r of / or of the home.
 DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
     | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
@@ -90,6 +91,7 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
+    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
     deadline = time.monotonic() + TIMEOUT
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
           subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
@@ -261,6 +263,7 @@ def agent_loop(messages):
         content, not_run = plain(reply), f"Not run: the turn ended first ({reply.stop_reason})."
         calls = [block for block in content if block["type"] == "tool_use"]
         results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
+        # Both turns in one statement, so that nothing can come between them; the API refuses an empty one.
         messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
         if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
             show("text", words)

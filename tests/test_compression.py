@@ -1,6 +1,5 @@
 """Lesson s05: what is cut is on disk first, and the list that is left goes on working."""
 
-import json
 import os
 import pathlib
 import re
@@ -48,7 +47,7 @@ def text(number, size=3_000):
 
 
 def wordy(number, size=3_000):
-    """A step with words, which nothing can trim."""
+    """A step with words, which trimming leaves as they are; only a summary helps."""
     return calls(LOOK, text=text(number, size))
 
 
@@ -466,7 +465,7 @@ def test_a_long_reply_with_a_call_does_not_end_the_session(overflowing):
 def test_many_small_results_in_one_batch_do_not_end_the_session(start):
     pathlib.Path("small.txt").write_text(text(0, 1_000))
     session = start(LESSON, model(calls(*[read("small.txt")] * 40), says("Done."), says("Yes.")), window=8_000)
-    assert "Yes." in session.talk(GOAL, "still there?")
+    assert "Yes." in session.talk(GOAL, "still there?") and only_too_long(session)
 
 
 # ---- A summary that fails loses nothing ------------------------------------------------------------------------------
@@ -671,7 +670,7 @@ def test_a_folder_deleted_on_the_way_is_made_again(start):
 
 @pytest.mark.parametrize("what", ["trimming", "summarising"])
 def test_each_compression_is_one_line_with_tokens_and_path(request, what):
-    session, _, (first, *_) = request.getfixturevalue(what)
+    session, *_ = request.getfixturevalue(what)
     ((_, before, after, path),) = events(session.seen)
     at = dialogue(session).index(cuts(session)[0][1])
     assert before > LIMIT > after

@@ -3,12 +3,14 @@
 A session is made of its seed: what the person types, what the model answers, what fails, where Ctrl-C is pressed.
 """
 
+import json
 import random
 import re
 
 import anthropic
 import httpx2
 import pytest
+from anthropic.types import Message
 
 from conftest import LESSONS
 from fake_api import Handler, Status, as_json, calls, reply, says
@@ -24,17 +26,20 @@ PATHS = ["a.txt", "b/c.txt", "missing.txt", "../outside.txt"]
 
 
 class Direct(Handler):
-    """The fake API without the wire between, which would take most of the time here."""
+    """The fake API without SDK and wire, which would take most of the time here."""
 
     def __init__(self, server):
         self.server = server
 
-    def __call__(self, request):
-        self.play(*self.server.receive(request.read(), None))
-        return self.response
+    def create(self, **request):
+        self.play(*self.server.receive(json.dumps(request).encode(), None))
+        return self.reply
 
     def send(self, code, body, headers={}):
-        self.response = httpx2.Response(code, json=body)
+        if code != 200:
+            response = httpx2.Response(code, request=httpx2.Request("POST", self.server.url))
+            raise anthropic.APIStatusError(body["error"]["message"], response=response, body=body)
+        self.reply = Message.construct(**body)
 
 
 class Chance:
@@ -115,9 +120,6 @@ def of_a_child(messages):
 def test_random_sessions(start, monkeypatch, tmp_path, first):
     session = start(LESSONS[-1], [])
     lesson, api, handlers = session.lesson, session.api, dict(session.lesson.HANDLERS)
-    wire = httpx2.Client(transport=httpx2.MockTransport(Direct(api)))
-    lesson.client = anthropic.Anthropic(base_url=api.url, api_key="test", max_retries=0, http_client=wire)
-    create = lesson.client.messages.create
     for seed in range(first, first + CHUNK):
         chance = Chance(seed, lesson)
         folder = tmp_path / str(seed)
@@ -127,7 +129,7 @@ def test_random_sessions(start, monkeypatch, tmp_path, first):
         monkeypatch.setattr(lesson, "COMPRESS_AT", chance.random.choice([0.1, 0.4, 0.7, 0.85, 1.0]))
         lesson.context_window.cache_clear()
         lesson.HANDLERS.update({name: chance.with_ctrl_c(handler) for name, handler in handlers.items()})
-        monkeypatch.setattr(lesson.client.messages, "create", chance.with_ctrl_c(create))
+        monkeypatch.setattr(lesson.client.messages, "create", chance.with_ctrl_c(Direct(api).create))
         api.script, api.window = chance.script, lesson.CONTEXT_WINDOW * chance.random.choice([1, 1, 0.7])
         for kept in (api.requests, api.raw, api.refused, api.usage):
             kept.clear()

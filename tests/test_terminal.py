@@ -102,10 +102,10 @@ def command(lesson, root=ROOT):
     return [sys.executable, str(root / lesson / "agent.py")]
 
 
-def in_a_pipe(folder, typed, script=echo, path="", lesson=S01, root=ROOT, **variables):
+def in_a_pipe(folder, typed, script=echo, lesson=S01, root=ROOT, **variables):
     """Run a lesson with `typed` as its input: what it printed, its status, the fake API."""
     with FakeAPI(script) as api:
-        environment = clean_environment(**{"ANTHROPIC_BASE_URL": api.url + path, **variables})
+        environment = clean_environment(**{"ANTHROPIC_BASE_URL": api.url, **variables})
         done = subprocess.run(command(lesson, root), input=typed, capture_output=True, cwd=folder, env=environment)
     out, errors = (stream.decode().replace("\r\n", "\n") for stream in (done.stdout, done.stderr))
     return SimpleNamespace(out=out, errors=errors, status=done.returncode, api=api, folder=folder)
@@ -169,11 +169,6 @@ def test_the_env_file_beside_the_lessons_wins_and_a_wrong_address_costs_a_line(p
     session = played("an env file")
     assert session.out.split("s01 >> ") == ["", "NotFoundError: Not found\n", "NotFoundError: Not found\n", "\n"]
     assert (session.status, session.errors, session.api.requests) == (0, "", [])
-
-
-def test_an_address_that_is_none_costs_a_line(played):
-    session = played("no address")
-    assert "Traceback" not in session.errors and len((session.out + session.errors).splitlines()) <= 2
 
 
 def test_a_reader_that_leaves_the_pipe_gets_no_traceback(played):
@@ -331,7 +326,6 @@ SESSIONS = {
     "no key and no colour": without_key_and_colour,
     "a reader that leaves": with_a_reader_that_leaves,
     "an env file": with_an_env_file,
-    "no address": partial(in_a_pipe, typed=b"hello\n", path="x"),  # behind the number of the port
     **{lesson: partial(with_a_tool, lesson, leaving) for lesson, leaving in zip(LESSONS, LEAVING)},
 }
 
