@@ -280,15 +280,12 @@ TEXTS = {"type": "array", "items": {"type": "string"}}
 REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
           "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
 AGENT_TYPES = {  # mode "isolated" (the default) for who verifies: starts clean; "fork" for who continues: knows all
-    "explore": {"description": "Finds things out and changes nothing.", "tools": READ,
-                "prompt": "Search and read until you can answer."},
-    "plan": {"description": "Says which steps a change takes, and where.", "tools": READ,
-             "prompt": "Read what the change touches, then give its steps in order, each with the file."},
+    "explore": {"description": "Finds things out.", "tools": READ, "prompt": "Search and read until you can answer."},
+    "plan": {"description": "Plans a change.", "tools": READ, "prompt": "Give its steps in order, each with the file."},
     "review": {"description": "Looks at work with fresh eyes and answers as JSON.", "tools": READ,
                "prompt": "Check the work that you are shown; look for what is wrong with it.",
                "answer": {"output_config": {"format": {"type": "json_schema", "schema": REVIEW}}}},
-    "code": {"description": "Makes a change that the prompt describes in full.", "tools": BASE,
-             "prompt": "Make the change and run it."},
+    "code": {"description": "Makes a change.", "tools": BASE, "prompt": "Make the change and run it."},
     "fix": {"description": "Goes on from here, knowing all that you know.", "mode": "fork"},
 }
 for name, kind in AGENT_TYPES.items():

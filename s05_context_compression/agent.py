@@ -281,15 +281,12 @@ TEXTS = {"type": "array", "items": {"type": "string"}}
 REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
           "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
 AGENT_TYPES = {  # mode "isolated" (the default) for who verifies: starts clean; "fork" for who continues: knows all
-    "explore": {"description": "Finds things out and changes nothing.", "tools": READ,
-                "prompt": "Search and read until you can answer."},
-    "plan": {"description": "Says which steps a change takes, and where.", "tools": READ,
-             "prompt": "Read what the change touches, then give its steps in order, each with the file."},
+    "explore": {"description": "Finds things out.", "tools": READ, "prompt": "Search and read until you can answer."},
+    "plan": {"description": "Plans a change.", "tools": READ, "prompt": "Give its steps in order, each with the file."},
     "review": {"description": "Looks at work with fresh eyes and answers as JSON.", "tools": READ,
                "prompt": "Check the work that you are shown; look for what is wrong with it.",
                "answer": {"output_config": {"format": {"type": "json_schema", "schema": REVIEW}}}},
-    "code": {"description": "Makes a change that the prompt describes in full.", "tools": BASE,
-             "prompt": "Make the change and run it."},
+    "code": {"description": "Makes a change.", "tools": BASE, "prompt": "Make the change and run it."},
     "fix": {"description": "Goes on from here, knowing all that you know.", "mode": "fork"},
 }
 for name, kind in AGENT_TYPES.items():
@@ -413,12 +410,13 @@ def offload(text, limit=80_000):
     text.seek(0)
     if len((said := text.read(limit + 1)).encode()) <= limit:
         return said
-    note = ""
+    ends, note = min(4_000, limit // 8), ""
     with contextlib.suppress(OSError), open(new_file("result"), "w", encoding="utf-8", newline="") as file:
         file.write(said)
         shutil.copyfileobj(text, file)
-        note = f"[{file.tell():,} bytes, all in {file.name} for grep and read_file]\n"
-    return note + clip(text, min(4_000, limit // 8))  # the ends alone if the disk takes nothing
+        note = f"[offloaded: {file.tell() // 4:,} -> {ends // 4:,} tokens; all {file.tell():,} bytes in {file.name}]\n"
+        show("notice", note.strip())
+    return note + clip(text, ends)  # the ends alone if the disk takes nothing
 
 
 def flat(key, value):
@@ -476,10 +474,10 @@ def summarised(messages, agent, tokens):
     except OverflowError:
         start = boundary(messages, estimate(messages) // 2)
         reply = create([*messages[:start], SUM_UP], request)
-    agent.meter(reply)
     text = "\n".join(block["text"] for block in plain(reply) if block["type"] == "text")
     if reply.stop_reason != "end_turn" or not text:
         raise ValueError(f"no summary came: the reply ended with {reply.stop_reason}")
+    agent.meter(reply)
     todos = board(PLAN["items"]) if agent is PARENT else "(none)"
     text += (f"\n\n## Latest request, word for word\n{agent.goal}\n\n## Todos\n{todos}\n\n## History\n"
              f"What is missing here is in {agent.history}, for grep and read_file. Go on now; do not ask back.")
@@ -492,7 +490,8 @@ def compress(messages, agent, why):
 
     why: "limit", "asked" (the model called compact) or "overflow" (the server refused the list).
     """
-    before, keep = agent.tokens(messages), min(context_window() / 10, estimate(messages) / 4)
+    before, length = agent.tokens(messages), estimate(messages)
+    keep, overhead = min(context_window() / 10, length / 4), max(before - length, 0)  # overhead: system prompt, tools
     if why == "limit" and boundary(messages, keep) < 2:
         return
     try:
@@ -502,11 +501,12 @@ def compress(messages, agent, why):
         start = len(messages) if why == "overflow" else boundary(messages, context_window() / 10)
         what, new = "trimmed", trimmed(messages[:start], agent, why == "overflow") + messages[start:]
         enough = before / 2 if why == "overflow" else 0.5 * COMPRESS_AT * context_window()
-        if why == "asked" or before - estimate(messages) + estimate(new) > enough:
-            what, new = "summarised", summarised(new if why == "overflow" else messages, agent, keep)
-        after = max(before - estimate(messages), 0) + estimate(new)
-        messages[:], agent.size, agent.counted, agent.recorded = new, after, len(new), len(new)
-        show("notice", f"{agent.title} [{what}: {before:,} -> {after:,} tokens; all is in {agent.history}]".strip())
+        if why == "overflow":  # whether or not a summary comes, this much shorter is better than too long
+            messages[:] = new
+        if why == "asked" or overhead + estimate(new) > enough:
+            what, new = "summarised", summarised(messages, agent, keep)
+        messages[:], agent.size, agent.counted, agent.recorded = new, overhead + estimate(new), len(new), len(new)
+        show("notice", f"{agent.title} [{what}: {before:,} -> {agent.size:,} tokens; all in {agent.history}]".strip())
     except Exception as error:
         show("notice", f"{agent.title} [not compressed, nothing lost: {explain(error)}]".strip())
 

@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 LESSONS = ["s01_agent_loop", "s02_tools", "s03_todo", "s04_subagent", "s05_context_compression"]
 OURS = ("ANTHROPIC_", "MODEL", "COMPRESS_AT", "CONTEXT_WINDOW", "NO_COLOR")  # what steers a lesson from outside
 
+signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell starts the tests with Ctrl-C ignored
 ssl.SSLContext.load_verify_locations = lambda *_, **__: None  # 20 ms for each client, and no test speaks TLS
 
 

@@ -497,6 +497,15 @@ def test_a_summary_that_fails_loses_nothing_and_is_said(start, bad):
     assert not pathlib.Path("99.txt").exists() and not session.api.refused
 
 
+def test_a_summary_that_fails_leaves_the_size_as_it_was(start):
+    summaries = iter([calls(LOOK), SUMMARY, SUMMARY])
+    steps = model(*[wordy(n) for n in range(12)], says("Yes."), summary=lambda request: next(summaries))
+    session = start(LESSON, steps, window=SMALL, CONTEXT_WINDOW="100000")
+    session.talk(GOAL, "still there?")
+    ((_, before, *_), *_) = events(session.seen)
+    assert before > 5_500  # the whole list, and not the half that the failed summary was about
+
+
 @pytest.mark.skipif(os.name != "posix", reason="interrupt() sends a signal")
 def test_ctrl_c_in_a_summary_leaves_the_list_as_it_was(start):
     def pressed(request):
@@ -679,10 +688,11 @@ def test_each_compression_is_one_line_with_tokens_and_path(request, what):
     assert session.seen.count(path) == 1 and pathlib.Path(path).exists()
 
 
-def test_an_offload_shows_its_size_and_path(offloading):
-    (line,) = [line for line in offloading.seen.splitlines() if ".agent" in line]
+def test_an_offload_shows_its_tokens_size_and_path(offloading):
+    line, gist = [line for line in offloading.seen.splitlines() if ".agent" in line]
     size = pathlib.Path(PATH.search(line)[0]).stat().st_size
-    assert f"{size:,}" in line
+    assert f"offloaded: {size // 4:,} -> " in line and f"{size:,} bytes" in line
+    assert gist.startswith(line[:90])  # the result of the call begins with it
 
 
 def test_a_childs_compression_names_the_child(start):
