@@ -18,7 +18,7 @@ from tours import CHILDREN, SUMMARY, TOUR
 HERE = pathlib.Path(__file__).resolve().parent
 WINDOW = 8_000  # tokens: small, so that s05 compresses within a tour
 COMPRESS_AT = 0.7
-BLOCK = 200  # tokens that one block of a bar, or one row of the picture, stands for
+BLOCK = 250  # tokens that one block of a bar, or one row of the picture, stands for
 GLYPH = {"parent": "█", "summary": "░"}  # any other is a child's
 
 
