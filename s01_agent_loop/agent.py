@@ -40,7 +40,7 @@ def gist(block, width=100):
 
 
 def show_messages(messages):
-    """The microscope, the same in every lesson: index, role, block types, size in characters, preview."""
+    """The microscope, the same in every lesson: index, role, block types, characters of JSON, preview."""
     for index, (role, content) in enumerate((message["role"], message["content"]) for message in messages):
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         types, preview = ", ".join(block["type"] for block in blocks), " | ".join(gist(block, 60) for block in blocks)
@@ -50,7 +50,7 @@ def show_messages(messages):
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
     if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
-        return f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {LESSON}"
+        return f"No key: put ANTHROPIC_API_KEY into .env, or run .venv/bin/python tests/offline.py {LESSON}"
     return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
 
 
@@ -58,7 +58,7 @@ def explain(error):
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
 KILL = "(kill -9 -{0}; pkill -9 -s {0}) 2>&-" if os.name == "posix" else "taskkill /F /T /PID {0} >nul"
-# What is held back: writing to a disk; then, where a command begins, mkfs and its like; rm -r of / or of the home.
+# Held back: writing to a disk and, where a command begins, mkfs, shutdown and the like, and rm -r of / or the home.
 DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
     | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
@@ -90,8 +90,8 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
-    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
     deadline = time.monotonic() + TIMEOUT
+    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
           subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
@@ -131,6 +131,7 @@ def run_tool(call, result, handlers):
     try:
         if call["name"] not in handlers:
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {', '.join(handlers)}")
+        # A null argument counts as left out.
         text = handlers[call["name"]](**{name: value for name, value in call["input"].items() if value is not None})
         result.update(content=text.encode("utf-8", "replace").decode() or "(no output)", is_error=False)
     except KeyboardInterrupt as interrupt:
@@ -167,7 +168,7 @@ def agent_loop(messages):
 
 def main():
     """Read what the person types and run the loop on it, until they leave."""
-    for stream in (sys.stdin, sys.stdout):
+    for stream in (sys.stdin, sys.stdout):  # a character that the terminal does not know is no crash
         stream.reconfigure(errors="replace")
     messages = []
     while (query := input(f"{LESSON[:3]} >> ").strip()) not in ("", "q", "exit"):
@@ -180,7 +181,7 @@ def main():
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
             if isinstance(error, anthropic.APIError) and "too long" in str(error) and messages[-1]["content"] == query:
-                messages.pop()  # these words would make every request from now on too long
+                messages.pop()  # with these words the list is too long: take them back
 
 
 if __name__ == "__main__":

@@ -41,7 +41,7 @@ def gist(block, width=100):
 
 
 def show_messages(messages):
-    """The microscope, the same in every lesson: index, role, block types, size in characters, preview."""
+    """The microscope, the same in every lesson: index, role, block types, characters of JSON, preview."""
     for index, (role, content) in enumerate((message["role"], message["content"]) for message in messages):
         blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
         types, preview = ", ".join(block["type"] for block in blocks), " | ".join(gist(block, 60) for block in blocks)
@@ -51,7 +51,7 @@ def show_messages(messages):
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
     if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
-        return f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {LESSON}"
+        return f"No key: put ANTHROPIC_API_KEY into .env, or run .venv/bin/python tests/offline.py {LESSON}"
     return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
 
 
@@ -59,7 +59,7 @@ def explain(error):
 
 TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
 KILL = "(kill -9 -{0}; pkill -9 -s {0}) 2>&-" if os.name == "posix" else "taskkill /F /T /PID {0} >nul"
-# What is held back: writing to a disk; then, where a command begins, mkfs and its like; rm -r of / or of the home.
+# Held back: writing to a disk and, where a command begins, mkfs, shutdown and the like, and rm -r of / or the home.
 DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
     | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
     | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
@@ -91,8 +91,8 @@ def bash(command):
     """
     if denied(command):
         raise PermissionError("this command could destroy the machine; it was not run")
-    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
     deadline = time.monotonic() + TIMEOUT
+    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
     with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
           subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
                            stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
@@ -119,8 +119,8 @@ SKIP, CAP = {".git"}, 200  # folders that a search enters only when asked by nam
 
 
 def safe_path(path):
-    """``path`` made absolute, links followed.  Raises PermissionError if that is outside the working directory."""
-    full, root = (pathlib.Path(os.path.realpath(place)) for place in (path, "."))
+    """``path`` made absolute, links followed.  Raises PermissionError outside the working directory, or for a pipe."""
+    full, root = pathlib.Path(os.path.realpath(path)), pathlib.Path(os.path.realpath("."))
     if not full.is_relative_to(root):
         raise PermissionError(f"{path} is outside the working directory")
     if full.exists() and not full.is_file() and not full.is_dir():  # opening a pipe could wait for ever
@@ -140,7 +140,7 @@ def read_file(path, offset=1, limit=2000):
     if not 1 <= first < end:
         raise ValueError("offset and limit must be 1 or more")
     for number, line in lines(safe_path(path)):
-        if number >= end or len(text + line) > LIMIT:
+        if number >= end or len(text) + len(line) > LIMIT:
             return f"{text}\n[there is more: go on with offset={number}]"
         text += line if number >= first else ""
     if first > max(number, 1):
@@ -179,7 +179,7 @@ def search(folder, pattern, asked):
 def capped(found):
     """The strings in ``found``, a line each: the first CAP of them, and a notice if there are more."""
     first = list(itertools.islice(found, CAP + 1))
-    notice = [f"[only the first {CAP} are shown: ask for less]"] * (len(first) > CAP)
+    notice = [f"[only the first {CAP} are shown: ask for less]"] if len(first) > CAP else []
     return "\n".join(first[:CAP] + notice) or "(nothing found)"
 
 
@@ -190,6 +190,12 @@ def glob(pattern):
 
 def grep(pattern, path="."):
     """The lines that match a regular expression, in a file or in all files under a folder, with path and number."""
+    expression, where = re.compile(pattern), safe_path(path)
+    if not where.exists():
+        raise FileNotFoundError(f"there is no {path}")
+    files = [pathlib.Path(path)] if where.is_file() else [
+        file for file in search(where, "**/*", path) if file.is_file() and os.access(file, os.R_OK)]
+
     def hits():
         for file in files:
             with open(file, "rb") as start:
@@ -199,11 +205,6 @@ def grep(pattern, path="."):
                 if match := expression.search(line):
                     yield f"{file.as_posix()}:{number}: {line[max(match.start() - 100, 0):][:300].strip()}"
 
-    expression, where = re.compile(pattern), safe_path(path)
-    if not where.exists():
-        raise FileNotFoundError(f"there is no {path}")
-    files = [pathlib.Path(path)] if where.is_file() else [
-        file for file in search(where, "**/*", path) if file.is_file() and os.access(file, os.R_OK)]
     return capped(hits())
 
 
@@ -215,7 +216,7 @@ def tool(name, description, /, **kinds):
 
 
 TOOLS += [
-    tool("read_file", "Read text, from line offset, limit lines.", path="string", offset="integer?", limit="integer?"),
+    tool("read_file", "Read limit lines from line offset on.", path="string", offset="integer?", limit="integer?"),
     tool("write_file", "Write a whole text file.", path="string", content="string"),
     tool("edit_file", "Replace the one occurrence of old_text.", path="string", old_text="string", new_text="string"),
     tool("glob", "List the paths that match, such as **/*.py.", pattern="string"),
@@ -243,6 +244,7 @@ def run_tool(call, result, handlers):
     try:
         if call["name"] not in handlers:
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {', '.join(handlers)}")
+        # A null argument counts as left out.
         text = handlers[call["name"]](**{name: value for name, value in call["input"].items() if value is not None})
         result.update(content=text.encode("utf-8", "replace").decode() or "(no output)", is_error=False)
     except KeyboardInterrupt as interrupt:
@@ -279,7 +281,7 @@ def agent_loop(messages):
 
 def main():
     """Read what the person types and run the loop on it, until they leave."""
-    for stream in (sys.stdin, sys.stdout):
+    for stream in (sys.stdin, sys.stdout):  # a character that the terminal does not know is no crash
         stream.reconfigure(errors="replace")
     messages = []
     while (query := input(f"{LESSON[:3]} >> ").strip()) not in ("", "q", "exit"):
@@ -292,7 +294,7 @@ def main():
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
             if isinstance(error, anthropic.APIError) and "too long" in str(error) and messages[-1]["content"] == query:
-                messages.pop()  # these words would make every request from now on too long
+                messages.pop()  # with these words the list is too long: take them back
 
 
 if __name__ == "__main__":

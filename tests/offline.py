@@ -18,19 +18,19 @@ from tours import CHILDREN, SUMMARY, TOUR
 HERE = pathlib.Path(__file__).resolve().parent
 WINDOW = 8_000  # tokens: small, so that s05 compresses within a tour
 COMPRESS_AT = 0.7
-BLOCK = 250  # tokens that one block of a bar, or one row of the picture, stands for
 GLYPH = {"parent": "█", "summary": "░"}  # any other is a child's
 
 
 class Model:
     """The scripted model: finds the text it is asked about, and plays that text's next step.
 
-    requests: of this lesson.  drawn: what --trace noted, a (who, tokens) pair a request; None without it.
+    requests: of this lesson.  block: the tokens that a block of a bar stands for, 0 for no trace.
+    drawn: what the trace noted, a (who, tokens) pair a request.
     """
 
-    def __init__(self, requests, trace):
+    def __init__(self, requests, block):
         self.scripts = {**{text: ("parent", steps) for text, steps in requests.items()}, **CHILDREN}
-        self.requests, self.step, self.drawn = list(requests), {}, [] if trace else None
+        self.requests, self.block, self.step, self.drawn = list(requests), block, {}, []
 
     def __call__(self, request):
         said = [message["content"] for message in request["messages"] if message["role"] == "user"]
@@ -49,13 +49,13 @@ class Model:
         return [f"  {number}  {text}" for number, text in enumerate(self.requests, 1)]
 
     def trace(self, who, request):
-        if self.drawn is not None:
+        if self.block:
             usage = measure(request, [], set())
             tokens = usage["input_tokens"] + usage["cache_creation_input_tokens"]
             self.drawn.append((who, tokens))
             print("\033[K" * sys.stdout.isatty() + f"{who:>8} {len(request['messages']):3} messages "
                   f"{len(request.get('tools', [])):2} tools {tokens:6,} tokens  "
-                  + GLYPH.get(who, "▒") * (tokens // BLOCK), flush=True)
+                  + GLYPH.get(who, "▒") * (tokens // self.block), flush=True)
 
 
 def spoken(content):
@@ -63,11 +63,14 @@ def spoken(content):
     return content if isinstance(content, str) else " ".join(block.get("text", "") for block in content)
 
 
-def picture(drawn, limit):
-    """The context over the requests, one column each, as lines of text.  limit: in tokens, where compression bites."""
+def picture(drawn, block, limit):
+    """The context over the requests, one column each, as lines of text.
+
+    block: the tokens that a row stands for.  limit: in tokens, where compression bites.
+    """
     yield f"tokens in the context, over {len(drawn)} requests: █ parent  ░ summary of it  ▒ child"
-    for level in range(max(tokens for _, tokens in drawn) // BLOCK * BLOCK, 0, -BLOCK):
-        empty = "╌╌" if level == limit // BLOCK * BLOCK else "  "
+    for level in range(max(tokens for _, tokens in drawn) // block * block, 0, -block):
+        empty = "╌╌" if level == limit // block * block else "  "
         columns = [GLYPH.get(who, "▒") * 2 if tokens >= level else empty for who, tokens in drawn]
         yield f"{level:6,} ┤{''.join(columns)}"
     yield f"{0:6} └" + "──" * len(drawn)
@@ -107,10 +110,12 @@ def workplace(**variables):
 
 def run(lesson, tour=False, trace=False):
     """Run the lesson's script against the scripted model, and draw the picture at the end if there is a trace."""
-    model = Model(TOUR[lesson], trace)
+    compressing = "compression" in lesson
+    block = 250 if compressing else 60
+    model = Model(TOUR[lesson], block if trace else 0)
     print("Offline: no key, no network. The script, the SDK, HTTP and the tools are real; the model's words are scripted.")
     print("\n".join(["Type one of these by its number; /messages shows the list; an empty line leaves.", *model.menu()]))
-    settings = {"CONTEXT_WINDOW": str(WINDOW), "COMPRESS_AT": str(COMPRESS_AT)} if "compression" in lesson else {}
+    settings = {"CONTEXT_WINDOW": str(WINDOW), "COMPRESS_AT": str(COMPRESS_AT)} if compressing else {}
     with FakeAPI(model, window=WINDOW * 2) as api, workplace(
             ANTHROPIC_BASE_URL=api.url, ANTHROPIC_API_KEY="offline", MODEL="scripted", NO_PROXY="127.0.0.1",
             PYTHON_DOTENV_DISABLED="1", PYTHON=sys.executable, **settings):
@@ -120,7 +125,7 @@ def run(lesson, tour=False, trace=False):
         finally:
             builtins.input = keyboard
     if model.drawn:
-        print("\n".join(picture(model.drawn, WINDOW * COMPRESS_AT)))
+        print("\n".join(picture(model.drawn, block, WINDOW * COMPRESS_AT)))
 
 
 def main():

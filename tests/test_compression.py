@@ -442,7 +442,7 @@ def test_when_nothing_helps_there_is_one_line_and_the_prompt(start, refusal):
     session = start(LESSON, steps)
     seen = session.talk(GOAL, "still there?").splitlines()
     tried, line, answer, stop, _ = seen[-5:]
-    assert "not compressed, nothing lost" in tried and (TOO_LONG in line or "window_exceeded" in line)
+    assert "not summarised, nothing lost" in tried and (TOO_LONG in line or "window_exceeded" in line)
     assert "Yes." in answer and stop == "[end_turn]"
     assert session.sent()[:5] == dialogue(session)[2] and not session.api.refused
 
@@ -490,7 +490,7 @@ def test_a_summary_that_fails_loses_nothing_and_is_said(start, bad):
     steps = [*words, compact, says("Done."), wordy(5), compact, says("Yes.")]
     session = start(LESSON, model(*steps, summary=lambda request: next(summaries)))
     seen = session.talk(GOAL, "still there?")
-    assert seen.count("not compressed, nothing lost: ") == 1 and "Done." in seen and "Yes." in seen
+    assert seen.count("not summarised, nothing lost: ") == 1 and "Done." in seen and "Yes." in seen
     ((before, (first, *_)),) = cuts(session)
     assert [leaf for leaf in leaves(before) if leaf.startswith("mark-")] == [text(n) for n in range(6)]
     assert all(stored(first["content"]).count(text(n)) == 1 for n in range(6))
@@ -674,7 +674,7 @@ def test_a_folder_deleted_on_the_way_is_made_again(start):
     steps = [*[wordy(n) for n in range(9)], clear, *[wordy(n) for n in range(9)], says("Done."), says("Yes.")]
     session = start(LESSON, model(*steps), window=8_000)
     seen = session.talk(GOAL, "still there?")
-    assert "not compressed" not in seen and "Yes." in seen and not session.api.refused
+    assert "not summarised" not in seen and "Yes." in seen and not session.api.refused
 
 
 @pytest.mark.parametrize("what", ["trimming", "summarising"])

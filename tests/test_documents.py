@@ -109,7 +109,7 @@ def test_the_numbers_in_the_table_are_right(lesson):
     before = BEFORE[lesson]
     assert int(code) == lessons.code_lines(lesson)
     assert kept == (f"{100 * lessons.kept(before, lesson):.1f} %" if before else "")
-    assert step == (f"`git diff --no-index {before}/agent.py {lesson}/agent.py`" if before else "")
+    assert step == (f"`git diff --no-index -U0 {before}/agent.py {lesson}/agent.py`" if before else "")
 
 
 @in_every_readme

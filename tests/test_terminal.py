@@ -24,7 +24,7 @@ S01 = LESSONS[0]
 COLOUR = re.compile("\033\\[[0-9;]*m")
 CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line feed
 EVIL = "\033[2J\033]0;evil\007\x9b2J\r\b"  # clears the screen, names the window, hides what came before
-NO_KEY = f"No key: put ANTHROPIC_API_KEY into .env (see .env.example), or run python tests/offline.py {S01}"
+NO_KEY = f"No key: put ANTHROPIC_API_KEY into .env, or run .venv/bin/python tests/offline.py {S01}"
 
 in_every_lesson = pytest.mark.parametrize("lesson", LESSONS)
 posix = pytest.mark.skipif(os.name != "posix", reason="POSIX commands, or a POSIX locale")
