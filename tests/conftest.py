@@ -16,6 +16,7 @@ from fake_api import FakeAPI
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LESSONS = ["s01_agent_loop", "s02_tools", "s03_todo", "s04_subagent", "s05_context_compression"]
 OURS = ("ANTHROPIC_", "MODEL", "COMPRESS_AT", "CONTEXT_WINDOW", "NO_COLOR")  # what steers a lesson from outside
+KEPT = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # also where a shell starts the tests with Ctrl-C ignored
 ssl.SSLContext.load_verify_locations = lambda *_, **__: None  # 20 ms for each client, and no test speaks TLS
@@ -23,8 +24,7 @@ ssl.SSLContext.load_verify_locations = lambda *_, **__: None  # 20 ms for each c
 
 def clean_environment(**more):
     """The environment without what steers a lesson, without any .env, and with a key for the fake API."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(OURS)}
-    return {**kept, "PYTHON_DOTENV_DISABLED": "1", "NO_PROXY": "*", "ANTHROPIC_API_KEY": "test", **more}
+    return {**KEPT, "PYTHON_DOTENV_DISABLED": "1", "NO_PROXY": "*", "ANTHROPIC_API_KEY": "test", **more}
 
 
 def interrupt():
@@ -77,6 +77,13 @@ def load(name):
     module.__file__ = str(ROOT / name / "agent.py")
     exec(compiled(ROOT / name / "agent.py"), module.__dict__)
     return module
+
+
+def pytest_collection_finish(session):
+    """Let a module start at once what takes long elsewhere."""
+    if not session.config.option.collectonly:
+        for begin in {getattr(item.module, "begin", None) for item in session.items} - {None}:
+            begin()
 
 
 @pytest.fixture(autouse=True)

@@ -1,14 +1,17 @@
 """The terminal: what a person types and sees, in this process, and in whole scripts in a pipe and in a pseudo-terminal.
 
-A script takes a second to start. So each is started once, two at a time, and many tests look at what it showed.
+A script takes a second to start. So each is started once, and early, and many tests look at what it showed.
 """
+import atexit
 import contextlib
 import os
+import pathlib
 import re
 import select
 import shutil
 import subprocess
 import sys
+import tempfile
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -320,6 +323,7 @@ def test_ctrl_c_at_the_prompt_leaves(played):
 
 # ---- The sessions that the tests look at -----------------------------------------------------------------------------
 
+PLAYING = {}  # name: the future of its session
 LEAVING = (b"q\nmore\n", b"exit\nmore\n", b"\nmore\n", b"", b"last, without a line end")
 SESSIONS = {
     "the keyboard": at_the_keyboard,
@@ -330,9 +334,17 @@ SESSIONS = {
 }
 
 
-@pytest.fixture(scope="module")
-def played(tmp_path_factory):
+def begin():
+    """Start them all, in processes of their own, while this one goes on with other tests (conftest calls this)."""
+    place, pool = tempfile.TemporaryDirectory(ignore_cleanup_errors=True), ThreadPoolExecutor(max_workers=2)
+    atexit.register(place.cleanup)
+    for number, (name, play) in enumerate(SESSIONS.items()):
+        folder = pathlib.Path(place.name, str(number)).resolve()
+        folder.mkdir()
+        PLAYING[name] = pool.submit(play, folder)
+
+
+@pytest.fixture
+def played():
     """`played(name)`: one of SESSIONS, once it is over."""
-    with ThreadPoolExecutor(max_workers=2) as pool:
-        playing = {name: pool.submit(play, tmp_path_factory.mktemp("session")) for name, play in SESSIONS.items()}
-        yield lambda name: playing[name].result()
+    return lambda name: PLAYING[name].result()
