@@ -415,7 +415,7 @@ def offload(text, limit=80_000):
     with contextlib.suppress(OSError), open(new_file("result"), "w", encoding="utf-8", newline="") as file:
         file.write(said)
         shutil.copyfileobj(text, file)
-        note = f"[offloaded: {file.tell() // 4:,} -> {ends // 4:,} tokens; all {file.tell():,} bytes in {file.name}]\n"
+        note = f"[offloaded: {file.tell() // 4:,} -> {ends // 4:,} tokens; {file.name} has all {file.tell():,} bytes]\n"
         show("notice", note.strip())
     return note + clip(text, ends)  # the ends alone if the disk takes nothing
 
@@ -448,7 +448,7 @@ def trimmed(messages, agent, hard):
         fields, call = block.get("input", block), block.get("id", block.get("tool_use_id", "text"))
         for key, value in fields.items():
             if isinstance(value, str) and len(value) > most.get(block["type"], float("inf")):
-                fields[key] = f"[{len(value):,} characters in {agent.history}, {call}]"
+                fields[key] = f"[{len(value):,} characters in {agent.history} under {call}]"
     return copy
 
 
@@ -481,7 +481,7 @@ def summarised(messages, agent, tokens):
     agent.meter(reply)
     todos = board(PLAN["items"]) if agent is PARENT else "(none)"
     text += (f"\n\n## Latest request, word for word\n{agent.goal}\n\n## Todos\n{todos}\n\n## History\n"
-             f"What is missing here is in {agent.history}, for grep and read_file. Go on now; do not ask back.")
+             f"In {agent.history} is what is missing here: use grep and read_file. Go on now; do not ask back.")
     record([{"role": "user", "content": text}], agent)
     return [{"role": "user", "content": text}, *messages[start:]]
 
@@ -509,7 +509,7 @@ def compress(messages, agent, why):
         if why == "asked" or overhead + estimate(new) > enough:
             what, new = "summarised", summarised(messages, agent, keep)
         messages[:], agent.size, agent.counted, agent.recorded = new, overhead + estimate(new), len(new), len(new)
-        show("notice", f"{agent.title} [{what}: {before:,} -> {agent.size:,} tokens; all in {agent.history}]".strip())
+        show("notice", f"{agent.title} [{what}: {before:,} -> {agent.size:,} tokens; {agent.history} has all]".strip())
     except Exception as error:
         show("notice", f"{agent.title} [not summarised, nothing lost: {explain(error)}]".strip())
 

@@ -17,7 +17,7 @@ from fake_api import THE_END, Status, Wait, as_json, calls, reply, says, tokens
 LESSON = LESSONS[-1]
 SECTIONS = ["## Session intent", "## Summary", "## Artifacts", "## Next steps"]
 SUMMARY = says("\n".join(f"{section}\nOf this, something." for section in SECTIONS))
-EVENT = re.compile(r"(trimmed|summarised): ([\d,]+) -> ([\d,]+) tokens; .* (\.agent/\S+\.txt)\]")
+EVENT = re.compile(r"(trimmed|summarised): ([\d,]+) -> ([\d,]+) tokens; (\.agent/\S+\.txt) has all\]")
 PATH = re.compile(r"\.agent/[\w./-]+\.txt")
 WINDOW, LIMIT = 20_000, 17_000  # tokens; the limit is 0.85 of the window
 GOAL = "Count the sheep of *every* farm: <all> & \"each\", even 100 % of them."
