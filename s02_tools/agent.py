@@ -293,7 +293,7 @@ def main():
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if isinstance(error, anthropic.APIError) and "too long" in str(error) and messages[-1]["content"] == query:
+            if re.search("too long|context (size|length|limit)", str(error)) and messages[-1]["content"] == query:
                 messages.pop()  # with these words the list is too long: take them back
 
 

@@ -275,8 +275,7 @@ HANDLERS.update(todo=todo)
 
 READ = ["read_file", "glob", "grep"]
 BASE = ["bash", "write_file", "edit_file", *READ]
-CONTRACT = ("You are a subagent: do it alone and do not ask back. Only your last message is seen. Put into it the "
-            "conclusion in five lines, your sources as paths, and what you could not verify.")
+CONTRACT = "Only your last message is seen: five lines of conclusion, sources as paths, what you could not verify."
 TEXTS = {"type": "array", "items": {"type": "string"}}
 REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
           "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
@@ -440,7 +439,7 @@ def main():
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if isinstance(error, anthropic.APIError) and "too long" in str(error) and messages[-1]["content"] == query:
+            if re.search("too long|context (size|length|limit)", str(error)) and messages[-1]["content"] == query:
                 messages.pop()  # with these words the list is too long: take them back
 
 

@@ -276,8 +276,7 @@ HANDLERS.update(todo=todo)
 
 READ = ["read_file", "glob", "grep"]
 BASE = ["bash", "write_file", "edit_file", *READ]
-CONTRACT = ("You are a subagent: do it alone and do not ask back. Only your last message is seen. Put into it the "
-            "conclusion in five lines, your sources as paths, and what you could not verify.")
+CONTRACT = "Only your last message is seen: five lines of conclusion, sources as paths, what you could not verify."
 TEXTS = {"type": "array", "items": {"type": "string"}}
 REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
           "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
@@ -476,11 +475,11 @@ def summarised(messages, agent, tokens):
         start = boundary(messages, estimate(messages) // 2)
         reply = create([*messages[:start], SUM_UP], request)
     text = "\n".join(block["text"] for block in plain(reply) if block["type"] == "text")
-    if reply.stop_reason != "end_turn" or not text:
+    if reply.stop_reason != "end_turn" or not text or not start:
         raise ValueError(f"no summary came: the reply ended with {reply.stop_reason}")
     agent.meter(reply)
-    todos = board(PLAN["items"]) if agent is PARENT else "(none)"
-    text += (f"\n\n## Latest request, word for word\n{agent.goal}\n\n## Todos\n{todos}\n\n## History\n"
+    goal, todos = offload(io.StringIO(agent.goal), 16_000), board(PLAN["items"]) if agent is PARENT else "(none)"
+    text += (f"\n\n## Latest request, word for word\n{goal}\n\n## Todos\n{todos}\n\n## History\n"
              f"In {agent.history} is what is missing here: use grep and read_file. Go on now; do not ask back.")
     record([{"role": "user", "content": text}], agent)
     return [{"role": "user", "content": text}, *messages[start:]]
@@ -572,6 +571,7 @@ def agent_loop(messages, agent=PARENT):
     if agent.messages is not messages:
         agent.size, agent.counted, agent.recorded, agent.history = 0, 0, 0, None
     agent.messages, agent.goal, show = messages, messages[-1]["content"], agent.show
+    agent.recorded = min(agent.recorded, len(messages) - 1)  # words before these may have been taken back
     for _ in range(agent.turns):
         reply = ask(messages, agent)
         agent.meter(reply)
@@ -609,7 +609,7 @@ def main():
                 agent_loop(messages)
         except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if isinstance(error, anthropic.APIError) and "too long" in str(error) and messages[-1]["content"] == query:
+            if re.search("too long|context (size|length|limit)", str(error)) and messages[-1]["content"] == query:
                 messages.pop()  # with these words the list is too long: take them back
 
 

@@ -114,7 +114,7 @@ def run(lesson, tour=False, trace=False):
     block = 250 if compressing else 60
     model = Model(TOUR[lesson], block if trace else 0)
     print("Offline: no key, no network. The script, the SDK, HTTP and the tools are real; the model's words are scripted.")
-    print("\n".join(["Type one of these by its number; /messages shows the list; an empty line leaves.", *model.menu()]))
+    print("\n".join(["Type these by their numbers, in this order; /messages shows the list; an empty line leaves.", *model.menu()]))
     settings = {"CONTEXT_WINDOW": str(WINDOW), "COMPRESS_AT": str(COMPRESS_AT)} if compressing else {}
     with FakeAPI(model, window=WINDOW * 2) as api, workplace(
             ANTHROPIC_BASE_URL=api.url, ANTHROPIC_API_KEY="offline", MODEL="scripted", NO_PROXY="127.0.0.1",
@@ -130,7 +130,7 @@ def run(lesson, tour=False, trace=False):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("lesson", choices=sorted(TOUR))
+    parser.add_argument("lesson", choices=sorted(TOUR), type=lambda name: name.rstrip("/"))  # as completion types it
     parser.add_argument("--tour", action="store_true", help="type all the requests and leave")
     parser.add_argument("--trace", action="store_true", help="show each request as a bar, and the whole as a picture")
     for stream in (sys.stdout, sys.stderr):

@@ -700,3 +700,11 @@ def test_a_childs_compression_names_the_child(start):
     session = start(LESSON, model(*steps), window=8_000)
     (line,) = [line for line in session.talk(GOAL).splitlines() if EVENT.search(line)]
     assert line.startswith("[explore] look")
+
+
+def test_words_too_long_for_a_window_that_nobody_knew_are_taken_back(start):
+    """As with a local server: the lesson counts on 200,000 tokens, and the server has 8,000."""
+    session = start(LESSON, model(*[says("Noted.")] * 9), window=8_000, models=False)
+    seen = session.talk("one", "two", "x" * 64_000, "three")
+    assert "too long" in seen and seen.splitlines()[-3].endswith("Noted.")
+    assert "xxx" not in str(session.sent()[1:])

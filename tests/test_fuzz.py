@@ -113,7 +113,7 @@ def marks(value):
 
 def of_a_child(messages):
     goals = [message["content"] for message in messages if isinstance(message["content"], str)]
-    return any(goal.startswith("CHILD") or "word for word\nCHILD" in goal for goal in goals)
+    return any(re.search(r"(^|word for word\n(\[offloaded.*\n)?)CHILD", goal) for goal in goals)
 
 
 @pytest.mark.parametrize("first", range(0, 500, CHUNK))
