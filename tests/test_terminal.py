@@ -336,7 +336,7 @@ SESSIONS = {
 
 def begin():
     """Start them all, in processes of their own, while this one goes on with other tests (conftest calls this)."""
-    place, pool = tempfile.TemporaryDirectory(ignore_cleanup_errors=True), ThreadPoolExecutor(max_workers=2)
+    place, pool = tempfile.TemporaryDirectory(ignore_cleanup_errors=True), ThreadPoolExecutor(max_workers=1)
     atexit.register(place.cleanup)
     for number, (name, play) in enumerate(SESSIONS.items()):
         folder = pathlib.Path(place.name, str(number)).resolve()
