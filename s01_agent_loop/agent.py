@@ -11,6 +11,10 @@ Changed: nothing
 """
 import contextlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
 
+# What ends the script says so in one line, also Ctrl-C while the SDK loads; a pipe's reader that left needs no words.
+sys.excepthook = lambda kind, error, trace: os._exit(kind is BrokenPipeError or print(
+    f"{kind.__name__}: {error} (line {trace.tb_lineno})", file=sys.stderr) or 1)
+
 import anthropic, dotenv
 
 with contextlib.suppress(ImportError):  # Windows has none
@@ -185,9 +189,6 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        with contextlib.suppress(EOFError, KeyboardInterrupt):
-            main()
-        print(flush=True)
-    except BrokenPipeError:  # the reader of a pipe has left
-        os._exit(1)
+    with contextlib.suppress(EOFError, KeyboardInterrupt):
+        main()
+    print(flush=True)

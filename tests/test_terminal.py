@@ -174,6 +174,12 @@ def test_the_env_file_beside_the_lessons_wins_and_a_wrong_address_costs_a_line(p
     assert (session.status, session.errors, session.api.requests) == (0, "", [])
 
 
+def test_a_setting_that_stops_the_start_costs_a_line(played):
+    session = played("no address")
+    assert (session.out, session.status) == ("", 1)
+    assert re.fullmatch(r"InvalidURL: .+ \(line \d+\)\s*", session.errors)
+
+
 def test_a_reader_that_leaves_the_pipe_gets_no_traceback(played):
     assert played("a reader that leaves") == b""
 
@@ -330,6 +336,7 @@ SESSIONS = {
     "no key and no colour": without_key_and_colour,
     "a reader that leaves": with_a_reader_that_leaves,
     "an env file": with_an_env_file,
+    "no address": partial(in_a_pipe, typed=b"", ANTHROPIC_BASE_URL="http://localhost:port"),
     **{lesson: partial(with_a_tool, lesson, leaving) for lesson, leaving in zip(LESSONS, LEAVING)},
 }
 
