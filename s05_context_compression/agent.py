@@ -380,7 +380,7 @@ FOLDER = pathlib.Path(".agent", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}
 TOO_LONG = re.compile("prompt is too long|context (size|window|length|limit)")  # the API's words, and local servers'
 SUM_UP = {"role": "user", "content": "Sum up: ## Session intent, ## Summary, ## Artifacts, ## Next steps. No tools."}
 COMPRESS_AT, CONTEXT_WINDOW = os.environ.get("COMPRESS_AT") or "0.85", os.environ.get("CONTEXT_WINDOW") or "0"
-if not re.fullmatch(r"0?\.\d*[1-9]\d*|1(\.0*)?", COMPRESS_AT) or not re.fullmatch("[0-9]{1,9}", CONTEXT_WINDOW):
+if not re.fullmatch(r"0?\.\d*[1-9]\d*|1(\.0*)?", COMPRESS_AT) or not re.fullmatch("[0-9]{1,12}", CONTEXT_WINDOW):
     sys.exit(f"COMPRESS_AT={COMPRESS_AT} must be a share up to 1, CONTEXT_WINDOW={CONTEXT_WINDOW} a number of tokens.")
 COMPRESS_AT, CONTEXT_WINDOW = float(COMPRESS_AT), int(CONTEXT_WINDOW)
 
