@@ -26,7 +26,10 @@ from urllib.parse import unquote, urlsplit
 
 
 def reply(content, stop_reason="end_turn"):
-    """A reply of these content blocks, as they are; only a `tool_use` without an `id` is given one."""
+    """A reply of these content blocks, sent as they are, so a block may be as malformed as a model makes it.
+
+    Only the id of a `tool_use` is looked at: one that has none is given one, and `"id": None` sends the call without.
+    """
     return {"content": content, "stop_reason": stop_reason}
 
 
@@ -81,11 +84,14 @@ ERRORS = {
 # A rule is a generator of complaints, and only the first complaint of all is asked for. So what stands below a `yield`
 # sees only requests that passed it, and each rule relies on all before it.
 
-KINDS = {str: "string", int: "integer", list: "list", dict: "dictionary", (str, list): "string or list"}
+KINDS = {str: "a valid string", int: "a valid integer", list: "a valid list", dict: "an object",
+         (str, list): "a valid string or list"}
 REQUIRED = {"model": str, "max_tokens": int, "messages": list}
 OPTIONAL = {"system": (str, list), "tools": list, "tool_choice": dict}
 SAMPLING = ("temperature", "top_p", "top_k")
 TOOL_NAME = "^[a-zA-Z0-9_-]{1,128}$"
+CALL_ID = "^[a-zA-Z0-9_-]+$"
+LONGEST_CALLED_NAME = 200  # longer than a tool's own name may be
 
 # type: (the fields it must have, those it may have, where it may stand)
 BLOCKS = {
@@ -110,13 +116,13 @@ def refusal(request, window):
 def fields(where, value, required, optional=None):
     """Complain of a field that is missing, of the wrong type or, if there is a list of the others, unknown."""
     if not isinstance(value, dict):
-        yield f"{where or 'body'}: Input should be a valid dictionary"
+        yield f"{where or 'body'}: Input should be an object"
     dot = where and where + "."
     for name, kind in required.items():
         if name not in value:
             yield f"{dot}{name}: Field required"
         if not isinstance(value[name], kind):
-            yield f"{dot}{name}: Input should be a valid {KINDS[kind]}"
+            yield f"{dot}{name}: Input should be {KINDS[kind]}"
     if optional is not None:
         known = {*required, *optional}
         yield from (f"{dot}{name}: Extra inputs are not permitted" for name in value if name not in known)
@@ -170,8 +176,19 @@ def bad_block(where, block, place):
     if kind == "text" and not block["text"].strip():
         fault = "contain non-whitespace text" if block["text"] else "be non-empty"
         yield f"{where.partition('.')[0]}: text content blocks must {fault}"
+    if kind == "tool_use":
+        yield from bad_call(f"{where}.tool_use", block)
     if kind == "tool_result":
         yield from bad_result(f"{where}.tool_result", block)
+
+
+def bad_call(where, block):
+    if not re.fullmatch(CALL_ID, block["id"]):
+        yield f"{where}.id: String should match pattern '{CALL_ID}'"
+    if not block["name"]:
+        yield f"{where}.name: String should have at least 1 character"
+    if len(block["name"]) > LONGEST_CALLED_NAME:
+        yield f"{where}.name: String should have at most {LONGEST_CALLED_NAME} characters"
 
 
 def bad_result(where, block):
@@ -347,22 +364,26 @@ class FakeAPI(ThreadingTCPServer):
     def forged(self, request):
         """Complain of a thinking block that this server never sent."""
         for block in chain.from_iterable(turns(request["messages"])):
-            if block["type"] in THINKING and thought(block) not in self.thoughts:
+            if is_thought(block) and thought(block) not in self.thoughts:
                 return "messages: `thinking` or `redacted_thinking` blocks cannot be modified."
 
     def answer(self, request, content, stop_reason):
         """The body of a reply, recorded."""
         with self.lock:
             content = [self.named(block) for block in content]
-            self.thoughts.update(thought(block) for block in content)
+            self.thoughts.update(thought(block) for block in content if is_thought(block))
             self.usage.append(measure(request, content, self.cache))
             return {"id": f"msg_{len(self.usage):04}", "type": "message", "role": "assistant", "content": content,
                     "model": request["model"], "stop_reason": stop_reason, "stop_sequence": None,
                     "usage": self.usage[-1]}
 
     def named(self, block):
-        nameless = block.get("type") == "tool_use" and "id" not in block
-        return {"id": f"toolu_{next(self.ids):04}", **block} if nameless else block
+        """The block as it is sent: see `reply`."""
+        if not isinstance(block, dict) or block.get("type") != "tool_use":
+            return block
+        if "id" not in block:
+            return {"id": f"toolu_{next(self.ids):04}", **block}
+        return {name: value for name, value in block.items() if name != "id" or value is not None}
 
 
 def parsed(raw):
@@ -373,6 +394,10 @@ def parsed(raw):
         return body, None
     except ValueError as error:
         return None, f"The request body is not valid JSON: {error}"
+
+
+def is_thought(block):
+    return isinstance(block, dict) and block.get("type") in THINKING
 
 
 def thought(block):

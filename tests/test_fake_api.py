@@ -26,8 +26,8 @@ def text(words):
     return {"type": "text", "text": words}
 
 
-def call(name="toolu_a", **change):
-    return {"type": "tool_use", "id": name, "name": "bash", "input": {}, **change}
+def call(identifier="toolu_a", **change):
+    return {"type": "tool_use", "id": identifier, "name": "bash", "input": {}, **change}
 
 
 def result(name="toolu_a", **change):
@@ -76,6 +76,7 @@ ACCEPTED = {
                                                    user([result("b"), result("a")])),
     "turns in several messages": talk(user("go"), user("on"), model("Yes."), model([call("a")]), model([call("b")]),
                                       user([result("a")]), user([result("b")]), user("more")),
+    "a call of a long name": talk(user("go"), model([call(name="x" * 200)]), user([result()])),
     "fields that model_dump adds": talk(user("go"), model([call(caller=None, toolset_name=None)]), user([result()])),
 }
 
@@ -102,12 +103,12 @@ REFUSED = {
     "a schema of no object": ({"tools": [tool(schema={"type": "array"})]}, "schema.type: Input should be 'object'"),
     "two tools of one name": ({"tools": [tool(), tool()]}, "tools: Tool names must be unique."),
     "empty messages": (talk(), "messages: at least one message is required"),
-    "a message of text": (talk("go"), "messages.0: Input should be a valid dictionary"),
+    "a message of text": (talk("go"), "messages.0: Input should be an object"),
     "no role": (talk({"content": "go"}), "messages.0.role: Field required"),
     "an unknown role": (talk({"role": "system", "content": "go"}), 'messages: Unexpected role "system"'),
     "an unknown field": (talk({**user("go"), "time": 1}), "messages.0.time: Extra inputs are not permitted"),
     "content null": (talk(user(None)), "messages.0.content: Input should be a valid string or list"),
-    "content of text": (talk(user(["go"])), "messages.0.content.0: Input should be a valid dictionary"),
+    "content of text": (talk(user(["go"])), "messages.0.content.0: Input should be an object"),
     "content an empty list": (talk(user([])), "messages.0: all messages must have non-empty content"),
     "content an empty string": (talk(user("")), "messages.0: all messages must have non-empty content"),
     "content white": (talk(user(" \n")), "messages: text content blocks must contain non-whitespace text"),
@@ -120,10 +121,6 @@ REFUSED = {
     "a prefill": (talk(user("go"), model("Sure")), "The conversation must end with a user message."),
     "a call in the end": (talk(user("go"), model([call()])), "The conversation must end with a user message."),
     "a call by the user": (talk(user([call()])), "`tool_use` blocks can only be in `assistant` messages"),
-    "a call without id": (talk(user("go"), model([{"type": "tool_use", "name": "bash", "input": {}}]), user("on")),
-                          "messages.1.content.0.tool_use.id: Field required"),
-    "a call's input a string": (talk(user("go"), model([call(input="ls")]), user([result()])),
-                                "messages.1.content.0.tool_use.input: Input should be a valid dictionary"),
     "no result": (called(text("well?")), UNANSWERED),
     "a result behind a text": (called(text("here:"), result()), UNANSWERED),
     "a result one turn late": (talk(*called(text("?"))["messages"], model("Oh."), user([result()])), UNANSWERED),
@@ -136,6 +133,29 @@ REFUSED = {
     "thinking unsigned": (talk(user("go"), model([{"type": "thinking", "thinking": "x"}, text("x")]), user("on")),
                           "messages.1.content.0.thinking.signature: Field required"),
     "thinking never sent": (talk(user("go"), model([THOUGHT, text("x")]), user("on")), "blocks cannot be modified"),
+}
+
+
+CALL = "messages.1.content.0.tool_use"
+MALFORMED = {  # what a model may send, and why the API does not take it back
+    "a call's input a string": (call(input='{"command": "ls"'), f"{CALL}.input: Input should be an object"),
+    "a call's input a list": (call(input=["ls"]), f"{CALL}.input: Input should be an object"),
+    "a call's input a number": (call(input=7), f"{CALL}.input: Input should be an object"),
+    "a call's input null": (call(input=None), f"{CALL}.input: Input should be an object"),
+    "a call without input": ({"type": "tool_use", "id": "toolu_a", "name": "bash"}, f"{CALL}.input: Field required"),
+    "a call with an empty id": (call(""), f"{CALL}.id: String should match pattern '^[a-zA-Z0-9_-]+$'"),
+    "a call with an odd id": (call("call:1\n"), f"{CALL}.id: String should match pattern"),
+    "a call's id a number": (call(1), f"{CALL}.id: Input should be a valid string"),
+    "a call without name": ({"type": "tool_use", "id": "toolu_a", "input": {}}, f"{CALL}.name: Field required"),
+    "a call's name null": (call(name=None), f"{CALL}.name: Input should be a valid string"),
+    "a call's name empty": (call(name=""), f"{CALL}.name: String should have at least 1 character"),
+    "a call's name long": (call(name="x" * 201), f"{CALL}.name: String should have at most 200 characters"),
+    "a block of an unknown type": ({"type": "tool_call", "id": "toolu_a"}, "messages.1.content.0: Input tag 'tool_call'"),
+    "a block without type": ({"text": "Hi."}, "messages.1.content.0.type: Field required"),
+    "a text block without text": ({"type": "text"}, "messages.1.content.0.text.text: Field required"),
+    "a text block's text null": (text(None), "messages.1.content.0.text.text: Input should be a valid string"),
+    "a text block's text empty": (text(""), "messages: text content blocks must be non-empty"),
+    "a block of plain words": ("Hi.", "messages.1.content.0: Input should be an object"),
 }
 
 
@@ -158,6 +178,24 @@ def test_refused(lasting, change, words):
         send(asker, change)
     assert words in failure.value.api_message and failure.value.type == "invalid_request_error"
     assert api.refused[-1] == failure.value.api_message and len(api.requests) == len(api.raw)
+
+
+@pytest.mark.parametrize("block, words", MALFORMED.values(), ids=MALFORMED)
+def test_a_malformed_block_is_sent_as_it_is_and_refused_when_it_comes_back(block, words):
+    with FakeAPI([reply([block], "tool_use")]) as api, client(api) as asker:
+        sent = asker.messages.create(**BASE).to_dict(warnings=False)["content"]
+        assert sent == [block]
+        with pytest.raises(anthropic.BadRequestError) as failure:
+            send(asker, talk(user("go"), model(sent), user("on")))
+    assert words in failure.value.api_message
+
+
+def test_a_call_whose_id_is_none_is_sent_without_one_and_refused_when_it_comes_back():
+    with FakeAPI([reply([call(None)], "tool_use")]) as api, client(api) as asker:
+        sent = asker.messages.create(**BASE).to_dict(warnings=False)["content"]
+        assert sent == [{"type": "tool_use", "name": "bash", "input": {}}]
+        with pytest.raises(anthropic.BadRequestError, match="messages.1.content.0.tool_use.id: Field required"):
+            send(asker, talk(user("go"), model(sent), user("on")))
 
 
 @pytest.mark.parametrize("raw", [b"{", b"\xff", b'{"model": "\\ud83d"}', b'{"model": "\xed\xa0\xbd"}', b"[]"])
