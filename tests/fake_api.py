@@ -66,6 +66,14 @@ class Wait:
     arrived: threading.Event = field(default_factory=threading.Event)
 
 
+@dataclass
+class Slow:
+    """The item `then`, after so many seconds, or at once when the server closes."""
+
+    seconds: float
+    then: object
+
+
 THE_END = says("(the script has ended)")
 
 # Types: https://platform.claude.com/docs/en/api/errors
@@ -310,7 +318,7 @@ class FakeAPI(ThreadingTCPServer):
     """The server; it runs on a free port inside its `with` block, whose end raises what went wrong in the script.
 
     script: an iterable of items, one for each accepted request, or a function from the request (a dict) to an item.
-        An item is a `reply` (so `says`, `calls`), a `Status`, a `Cut` or a `Wait`.
+        An item is a `reply` (so `says`, `calls`), a `Status`, a `Cut`, a `Wait` or a `Slow`.
     window: the longest prompt, in tokens; may be changed at any time.
     models: False for a server without a Models API (404).
 
@@ -445,6 +453,9 @@ class Handler(BaseHTTPRequestHandler):
                 arrived.set()
                 while not (event.wait(0.01) or self.server.closing.is_set()):
                     pass
+                self.play(request, then)
+            case Slow(seconds, then):
+                self.server.closing.wait(seconds)
                 self.play(request, then)
             case Status(code, message, headers):
                 kind, words = ERRORS.get(code, ERRORS[500])

@@ -2,12 +2,13 @@
 
 import http.client
 import threading
+import time
 
 import anthropic
 import pytest
 from anthropic.types import Message
 
-from fake_api import Cut, FakeAPI, Status, Wait, calls, reply, says
+from fake_api import Cut, FakeAPI, Slow, Status, Wait, calls, reply, says
 
 
 def client(api, **options):
@@ -305,6 +306,25 @@ def test_closing_ends_a_wait():
         assert wait.arrived.wait(10)
     asking.join(10)
     assert not asking.is_alive()
+
+
+def test_slow_takes_its_seconds():
+    with FakeAPI([Slow(0.2, says("late"))]) as api, client(api) as asker:
+        began = time.monotonic()
+        assert send(asker).content[0].text == "late"
+    assert time.monotonic() - began >= 0.2
+
+
+def test_closing_hurries_a_slow_answer():
+    answers = []
+    with FakeAPI([Slow(60, says("hurried"))]) as api, client(api) as asker:
+        asking = threading.Thread(target=lambda: answers.append(send(asker)))
+        asking.start()
+        while not api.requests:
+            time.sleep(0.01)
+        api.closing.set()
+        asking.join(10)
+    assert answers[0].content[0].text == "hurried"
 
 
 def test_a_client_that_goes_away_makes_no_noise(capfd):

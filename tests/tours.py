@@ -6,10 +6,20 @@ import json
 import os
 import re
 
+from dataclasses import dataclass
+
 from fake_api import calls, says
+
+
+@dataclass
+class Script:
+    who: str
+    steps: list
+
 
 LOOK = "ls" if os.name == "posix" else "dir /b"
 PYTHON = '"$PYTHON"' if os.name == "posix" else '"%PYTHON%"'  # offline.py sets it, and so every machine tells the same
+PAUSE = "$PAUSE" if os.name == "posix" else "%PAUSE%"  # seconds; 0 in a tour, where nobody wants to press Ctrl-C
 CHECK = ("bash", {"command": f"{PYTHON} check_till.py"})
 FIX = ("edit_file", {"path": "till.py", "old_text": "cents > 2000", "new_text": "cents >= 2000"})
 FIX_BY_SHELL = ("bash", {"command": f"{PYTHON} -c \"import pathlib; till = pathlib.Path('till.py'); "
@@ -40,6 +50,10 @@ def search_the_history(request):
                  text="I do not have that any more; the history file does.")
 
 
+def count_slowly():
+    return "bash", {"command": f'{PYTHON} -c "for n in range(1, 11): import time; print(n, flush=True); time.sleep({PAUSE})"'}
+
+
 def print_lines(count):
     return "bash", {"command": f"{PYTHON} -c \"for n in range({count}): print('sale', n, 'of', 40 * n, 'cents')\""}
 
@@ -61,6 +75,10 @@ TOUR = {
         "Fix it.": [
             calls(FIX_BY_SHELL, CHECK, text="The comparison leaves out 20 euros itself. I change it, then I check again."),
             says("Mended: the discount now starts at 20 euros exactly, and all checks pass."),
+        ],
+        "Count to ten, slowly.": [
+            calls(count_slowly()),
+            says("Counted to ten."),
         ],
     },
     "s02_tools": {
@@ -140,22 +158,22 @@ TOUR = {
     },
 }
 CHILDREN = {  # prompt: (agent type, steps)
-    EXPLORE: ("explore", [
+    EXPLORE: Script("explore", [
         calls(("glob", {"pattern": "*"})),
         calls(("read_file", {"path": "till.py"}), ("read_file", {"path": "prices.csv"})),
         says("till.py looks each item up in prices.csv and adds up the cents.\nAbove 2000 cents a tenth comes off.\n"
              "Sources: till.py, prices.csv. Not verified: nothing was run."),
     ]),
-    MEND: ("fix", [
+    MEND: Script("fix", [
         calls(FIX, CHECK),
         says("In till.py `>` became `>=`; 3 of 3 checks pass."),
     ]),
-    REVIEW: ("review", [
+    REVIEW: Script("review", [
         calls(("read_file", {"path": "till.py"}), ("read_file", {"path": "README.md"})),
         says(json.dumps({"verdict": "pass", "findings": ["till.py: a tenth comes off once, from 2000 cents on"],
                          "not_verified": ["the checks were not run"]})),
     ]),
-    COUNT: ("code", [
+    COUNT: Script("code", [
         calls(print_lines(150)),
         calls(print_lines(150)),
         calls(("bash", {"command": f"{PYTHON} -c \"import pathlib; print(sum(len(p.read_text().splitlines()) "
