@@ -18,7 +18,7 @@ import tempfile
 from dataclasses import dataclass
 
 from fake_api import FakeAPI, Slow, measure, says
-from tours import CHILDREN, SUMMARY, TOUR, Script
+from tours import CHILDREN, TOUR, Script, sum_up
 
 HERE = pathlib.Path(__file__).resolve().parent
 WINDOW = 8_000  # tokens: small, so that s05 compresses within a tour
@@ -32,11 +32,11 @@ SLOW = 3  # seconds that a reply takes with --slow: time for a Ctrl-C
 class Model:
     """The script of the fake API: finds the text it is asked about, and plays that text's next step.
 
-    requests: {text: steps}, as the lesson's tour has them.  trace: a Trace, or None.
+    requests: {text: steps}, as the lesson's tour has them.  trace: where each request is noted.
     seconds: that each reply takes.
     """
 
-    def __init__(self, requests, trace=None, seconds=0):
+    def __init__(self, requests, trace, seconds):
         self.scripts = dict(CHILDREN)
         for text, steps in requests.items():
             self.scripts[text] = Script("parent", steps)
@@ -50,13 +50,12 @@ class Model:
         words = [spoken(turn["content"]) for turn in user_turns]
         if len(words) > 1 and "## Session intent" in words[-1][:200]:
             who = "summary"
-            step = SUMMARY
+            step = sum_up
         else:
             text = self.newest_text(words)
             who = self.scripts[text].who if text else "parent"
             step = self.next_step(text, words[-1])
-        if self.trace:
-            self.trace.note(who, request)
+        self.trace.note(who, request)
         reply = step(request) if callable(step) else step
         return Slow(self.seconds, reply) if self.seconds else reply
 
@@ -116,13 +115,17 @@ class Trace:
     """Prints each request as a bar, and at the end all of them as a picture.
 
     block: the tokens that a block of a bar stands for, or a row of the picture.
+    shown: False for a trace of nothing.
     """
 
-    def __init__(self, block):
+    def __init__(self, block, shown):
         self.block = block
+        self.shown = shown
         self.drawn = []
 
     def note(self, who, request):
+        if not self.shown:
+            return
         usage = measure(request, [], set())
         drawn = Drawn(who, usage["input_tokens"] + usage["cache_creation_input_tokens"])
         self.drawn.append(drawn)
@@ -233,8 +236,8 @@ def run(lesson, tour=False, trace=False, slow=False):
     )
     print(menu(requests))
     block = 250 if compressing else 60
-    bars = Trace(block)
-    model = Model(requests, bars if trace else None, SLOW if slow else 0)
+    bars = Trace(block, shown=trace)
+    model = Model(requests, bars, seconds=SLOW if slow else 0)
     with FakeAPI(model, window=WINDOW * 2) as api:
         variables = {
             "ANTHROPIC_API_KEY": "offline",
