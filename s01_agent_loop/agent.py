@@ -1,5 +1,6 @@
-"""An agent is a language model in a loop: it asks for tools, the harness runs them and appends what came out.
-Then the model is called again, with all of it.  The turn ends when the model stops asking.
+"""An agent is a language model in a loop.  The model asks for tools, the harness runs them and
+appends what came out, and the model is called again with all of it.  The turn ends when the
+model stops asking.
 
     person --> messages --> model --> words --> person
                   ^           |
@@ -9,186 +10,389 @@ Then the model is called again, with all of it.  The turn ends when the model st
 New: everything
 Changed: nothing
 """
-import contextlib, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from pathlib import Path
 
-# What ends the script says so in one line, also Ctrl-C while the SDK loads; a pipe's reader that left needs no words.
-sys.excepthook = lambda kind, error, trace: os._exit(kind is BrokenPipeError or print(
-    f"{kind.__name__}: {error} (line {trace.tb_lineno})", file=sys.stderr) or 1)
+import anthropic
+from dotenv import load_dotenv
 
-import anthropic, dotenv
-
-with contextlib.suppress(ImportError):  # Windows has none
-    import readline  # nothing calls it: that it is loaded gives input() line editing and history
-
-dotenv.load_dotenv(override=True)  # the .env beside the lessons wins over what the shell exports
-LESSON = pathlib.Path(__file__).resolve().parent.name
+load_dotenv(override=True)  # the .env beside the lessons wins over what the shell exports
+LESSON = Path(__file__).resolve().parent.name
 MODEL = os.environ.get("MODEL") or "claude-sonnet-5-5"
-SYSTEM = f"You are a coding agent in {os.getcwd()!r}. Do what you are asked with your tools; act rather than explain."
-client = anthropic.Anthropic()
+SYSTEM = f"You are a coding agent in {os.getcwd()!r}. Act with your tools rather than explain."
+TOOLS = []  # what the model is told: name, description and schema of each tool
+HANDLERS = {}  # what the harness runs: {name: function}
+CUT_OFF = ["max_tokens", "refusal", "model_context_window_exceeded"]  # a call may lack its end
 
 
-# ---- The terminal: what the person sees -----------------------------------------------------------------
-
-PAINT = "\033[{}m{}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "{1}"
-STYLE = {"text": 0, "call": 36, "result": 2, "stop": 2, "notice": 33}  # ANSI codes
-
-
-def show(kind, text):
-    """Print ``text`` in the style of its ``kind``, a key of STYLE; no file and no model steers the terminal."""
-    print(PAINT.format(STYLE[kind], re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)), flush=True)
-
-
-def gist(block, width=100):
-    """One line about a content block."""
-    return " ".join(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")).split())[:width]
-
-
-def show_messages(messages):
-    """The microscope, the same in every lesson: index, role, block types, characters of JSON, preview."""
-    for index, (role, content) in enumerate((message["role"], message["content"]) for message in messages):
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        types, preview = ", ".join(block["type"] for block in blocks), " | ".join(gist(block, 60) for block in blocks)
-        show("notice", f"{index:3} {role:9} {types:22} {len(json.dumps(content)):7,}  {preview:.60}")
-
-
-def explain(error):
-    """What went wrong, in words that the person or the model can act on."""
-    if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
-        return f"No key: put ANTHROPIC_API_KEY into .env, or run .venv/bin/python tests/offline.py {LESSON}"
-    return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
-
-
-# ---- Tools: what the model can do -----------------------------------------------------------------------
-
-TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-KILL = "(kill -9 -{0}; pkill -9 -s {0}) 2>&-" if os.name == "posix" else "taskkill /F /T /PID {0} >nul"
-# Held back: writing to a disk and, where a command begins, mkfs, shutdown and the like, and rm -r of / or the home.
-DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
-    | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
-    | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
-
-
-def denied(command):
-    """Whether the seat belt holds ``command`` back.  A quoted phrase is data: ``echo "rm -rf /"`` passes."""
-    return DENIED.search(re.sub(r"""(?s)(["'])(?:([\w/~${}*.-]+)|.*?)\1""", r"\2", command)) is not None
-
-
-def clip(text, limit):
-    """All of ``text``, or its head and tail around a line that says how much is missing.
-
-    text: a file, so that a flood is never in memory.  limit: characters to keep.
-    """
-    text.seek(0)
-    head, tail, rest = text.read(limit // 2), "", 0
-    while piece := text.read(limit):
-        tail, rest = (tail + piece)[-(limit // 2):], rest + len(piece)
-    return head + (f"\n[... {rest - len(tail):,} characters not shown ...]\n" if rest > len(tail) else "") + tail
-
-
-def bash(command):
-    """What ``command`` printed, and its exit status if that is not 0.
-
-    It prints into a file, not into a pipe: a background child that keeps it open does not hold the call.
-    Raises PermissionError for a command on the deny-list; TimeoutError at a limit and KeyboardInterrupt on
-    Ctrl-C, both with what it printed so far.
-    """
-    if denied(command):
-        raise PermissionError("this command could destroy the machine; it was not run")
-    deadline = time.monotonic() + TIMEOUT
-    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
-    with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
-          subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
-                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
-        try:
-            while process.poll() is None:
-                time.sleep(0.01)
-                if time.monotonic() > deadline or os.fstat(output.fileno()).st_size > MAX_OUTPUT:
-                    raise TimeoutError(f"killed: over {TIMEOUT} s or over {MAX_OUTPUT:,} bytes. It printed:")
-        except (KeyboardInterrupt, TimeoutError) as stop:
-            # In a session of its own, where a second Ctrl-C cannot stop the killing.
-            subprocess.Popen(KILL.format(process.pid), shell=True, start_new_session=True).wait()
-            raise type(stop)(f"{stop}\n{clip(output, LIMIT)}")
-        return clip(output, LIMIT) + (f"\n[exit status {process.returncode}]" if process.returncode else "")
-
-
-TOOLS = [{"name": "bash", "description": "Run a shell command and see what it prints.", "input_schema": {
-    "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}}]
-HANDLERS = {"bash": bash}
-
-
-# ---- The loop -------------------------------------------------------------------------------------------
-
-# Without cache_control each request would pay for the whole history again.
-REQUEST = dict(model=MODEL, max_tokens=16_000, system=SYSTEM, tools=TOOLS, cache_control={"type": "ephemeral"})
-
-
-def plain(reply):
-    """The content of ``reply`` as plain JSON, without what the API would refuse to take back."""
-    text = json.dumps(reply.to_dict(warnings=False)["content"], ensure_ascii=False).encode("utf-8", "replace")
-    blocks = [block for block in json.loads(text) if block["type"] != "text" or block["text"].strip()]
-    return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []  # cut off while thinking
-
-
-def run_tool(call, result, handlers):
-    """Run one call and put what came of it into ``result``, whatever happens."""
-    result["content"] = "Interrupted while it ran: it may have had effects."
-    try:
-        if call["name"] not in handlers:
-            raise ValueError(f"there is no tool {call['name']!r}; the tools are: {', '.join(handlers)}")
-        # A null argument counts as left out.
-        text = handlers[call["name"]](**{name: value for name, value in call["input"].items() if value is not None})
-        result.update(content=text.encode("utf-8", "replace").decode() or "(no output)", is_error=False)
-    except KeyboardInterrupt as interrupt:
-        result["content"] += str(interrupt)
-        raise
-    except Exception as error:  # whatever a tool trips over, the model is told and the session goes on
-        result["content"] = f"Error: {explain(error)}"
+# ---- The loop ------------------------------------------------------------------------
 
 
 def agent_loop(messages):
     """Call the model and run its tools until it stops asking.
 
-    messages: a valid history that ends with the person's words.  It grows in place and is valid at every moment:
-    a call goes in together with an answer that says it did not run, and running it improves the answer.
+    messages: ends with the person's words; it grows in place and is valid at every moment.
     """
     while True:
-        reply = client.messages.create(messages=messages, **REQUEST)
-        content, not_run = plain(reply), f"Not run: the turn ended first ({reply.stop_reason})."
-        calls = [block for block in content if block["type"] == "tool_use"]
-        results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
-        # Both turns in one statement, so that nothing can come between them; the API refuses an empty one.
-        messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
-        if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
-            show("text", words)
-        if reply.stop_reason != "tool_use" or not calls:
-            return show("stop", f"[{reply.stop_reason}]")
-        for call, result in zip(calls, results):
-            show("call", gist(call))
+        reply = ask_model(messages)
+        content = valid_blocks(reply)
+        calls = add_turn(messages, content, reply.stop_reason)
+        show_words(content)
+        if not calls or reply.stop_reason in CUT_OFF:
+            show("stop", f"[{reply.stop_reason}]")
+            return
+        for call, result in calls:
             run_tool(call, result, HANDLERS)
-            show("result", gist(result))
 
 
-# ---- The session ----------------------------------------------------------------------------------------
+def ask_model(messages):
+    """One request.  It holds the whole list: the API remembers nothing in between."""
+    show("waiting", "thinking ...")
+    return client.messages.create(
+        model=MODEL,
+        max_tokens=16_000,
+        messages=messages,
+        # The server keeps what it has read; without this each request pays for the whole list.
+        cache_control={"type": "ephemeral"},
+        system=SYSTEM,
+        tools=TOOLS,
+    )
+
+
+def add_turn(messages, content, stop_reason):
+    """Append a reply, and an answer to each call in it; return the (call, answer) pairs.
+
+    The API refuses a list with a tool_use that has no tool_result.  So each call is answered
+    "Not run" at once, and run_tool writes into that same answer what came of the call: an
+    error or Ctrl-C in between leaves the list valid.
+    """
+    calls = [block for block in content if block["type"] == "tool_use"]
+    answers = [not_run(call, stop_reason) for call in calls]
+    turn = [{"role": "assistant", "content": content}, {"role": "user", "content": answers}]
+    # In one step, so that nothing can come between; the API refuses a message without content.
+    messages.extend(message for message in turn if message["content"])
+    return list(zip(calls, answers))
+
+
+def not_run(call, stop_reason):
+    """The answer to a call until it runs."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": call["id"],
+        "content": f"Not run: the turn ended first ({stop_reason}).",
+        "is_error": True,
+    }
+
+
+def run_tool(call, result, handlers):
+    """Run one call and put what came of it into ``result``, whatever happens."""
+    show("call", one_line(call))
+    result["content"] = "Interrupted while it ran: it may have had effects."
+    try:
+        if call["name"] not in handlers:
+            names = ", ".join(handlers)
+            raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
+        if NO_OBJECT in call["input"]:
+            wrong = call["input"][NO_OBJECT]
+            raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
+        handler = handlers[call["name"]]
+        output = handler(**call["input"])
+        output = output.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
+        result.update(content=output or "(no output)", is_error=False)
+    except KeyboardInterrupt as interrupt:
+        result["content"] += str(interrupt)  # what it printed so far
+        raise
+    except Exception as error:  # whatever a tool trips over, the model is told
+        result["content"] = f"Error: {explain(error)}"
+    show("result", one_line(result))
+
+
+# ---- What the API takes back ---------------------------------------------------------
+
+NEEDED = {  # the types of block that a reply may hold, and the field that each must fill
+    "text": "text",
+    "tool_use": "name",
+    "thinking": "signature",  # what the model thought before it spoke
+    "redacted_thinking": "data",
+}
+NO_OBJECT = "not_an_object"  # under this name stands an input that was none
+USED_IDS = set()  # of all calls so far: the API takes an id once
+
+
+def valid_blocks(reply):
+    """The content of ``reply`` as plain JSON, mended so that the API takes it back.
+
+    A model may be cut off anywhere, and some servers send what the API would refuse; with
+    one such block in the list, every later request would fail.
+    """
+    content = reply.to_dict(warnings=False).get("content") or []
+    text = json.dumps(content, ensure_ascii=False)
+    blocks = []
+    for block in json.loads(text.encode("utf-8", "replace")):  # half an emoji becomes "?"
+        if block.get("type") == "tool_use":
+            mend_call(block)
+        needed = NEEDED.get(block.get("type"))
+        if str(block.get(needed) or "").strip():
+            blocks.append(block)
+    while blocks and blocks[-1]["type"] not in ("text", "tool_use"):  # cut off while thinking
+        blocks.pop()
+    return blocks
+
+
+def mend_call(call):
+    """Give a call what it lacks, so that it can be answered whatever the model wrote."""
+    if not is_name(call.get("id")) or call["id"] in USED_IDS:
+        call["id"] = f"call_{uuid.uuid4().hex}"
+    USED_IDS.add(call["id"])
+    if not is_name(call.get("name")):
+        call["name"] = re.sub(r"[^a-zA-Z0-9_-]", "_", str(call.get("name") or "nameless"))[:64]
+    if not isinstance(call.get("input"), dict):
+        call["input"] = {NO_OBJECT: call.get("input")}
+
+
+def is_name(value):
+    """Whether the API takes ``value`` for the name or the id of a call."""
+    return isinstance(value, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value) is not None
+
+
+# ---- The tool ------------------------------------------------------------------------
+
+TIME_LIMIT = 120  # seconds that a command may take
+PRINT_LIMIT = 100_000_000  # bytes that it may print
+RESULT_LIMIT = 50_000  # bytes of a result that the model gets to see
+BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system's own shell
+
+# A seat belt, not a wall: {pattern: what such a command would do}.
+DENIED = {
+    r"\brm -[^;&|]*r[^;&|]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete everything",
+    r"(^|[;&|(]|\bsudo)\s*(mkfs\S*|shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
+}
+
+
+def bash(command):
+    """What ``command`` prints, and its exit status if that is not 0.
+
+    Raises PermissionError for a command in DENIED, TimeoutError at a limit and
+    KeyboardInterrupt on Ctrl-C, both with what it printed so far.
+    """
+    harm = denied(command)
+    if harm:
+        raise PermissionError(f"not run: this could {harm}")
+    # Into a file, not a pipe: a flood is never in memory, and a child that the command
+    # leaves in the background does not hold the call.
+    with tempfile.TemporaryFile("a+b") as output:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            executable=BASH,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            wait(process, output)
+        except (TimeoutError, KeyboardInterrupt) as stop:
+            kill(process)
+            raise type(stop)(f"{stop}\n{head_and_tail(output)}")
+        printed = head_and_tail(output)
+    if process.returncode != 0:
+        printed += f"\n[exit status {process.returncode}]"
+    return printed
+
+
+def denied(command):
+    """What harm ``command`` could do, by the table DENIED; None for all others."""
+    for pattern, harm in DENIED.items():
+        if re.search(pattern, command, re.MULTILINE | re.IGNORECASE):
+            return harm
+    return None
+
+
+def wait(process, output):
+    """Wait until ``process`` ends.  Raises TimeoutError at a limit."""
+    deadline = time.monotonic() + TIME_LIMIT
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"killed after {TIME_LIMIT} s.  It printed:")
+        if os.fstat(output.fileno()).st_size > PRINT_LIMIT:
+            raise TimeoutError(f"killed after {PRINT_LIMIT:,} bytes of output.  It printed:")
+        time.sleep(0.01)
+
+
+def kill(process):
+    """Kill a command and all the processes that it started."""
+    if os.name == "nt":
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True)
+    else:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+        if shutil.which("pkill"):  # a child such as ``timeout`` leaves the group, not the session
+            pkill = ["pkill", "-KILL", "-s", str(process.pid)]
+            subprocess.run(pkill, capture_output=True, start_new_session=True)
+    process.wait()
+
+
+def head_and_tail(output, limit=RESULT_LIMIT):
+    """The text in a binary file; of one over ``limit`` bytes the two ends, where errors stand."""
+    size = output.seek(0, os.SEEK_END)
+    output.seek(0)
+    if size <= limit:
+        return output.read().decode("utf-8", "replace")
+    head = output.read(limit // 2).decode("utf-8", "replace")
+    output.seek(size - limit // 2)
+    tail = output.read(limit // 2).decode("utf-8", "replace")
+    return f"{head}\n[... {size - limit:,} bytes not shown ...]\n{tail}"
+
+
+TOOLS.append({
+    "name": "bash",
+    "description": "Run a shell command and see what it prints.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+    },
+})
+HANDLERS["bash"] = bash
+
+
+# ---- The terminal --------------------------------------------------------------------
+
+ON_TERMINAL = sys.stdout.isatty()
+IN_COLOR = ON_TERMINAL and not os.environ.get("NO_COLOR")
+COLORS = {"text": 0, "call": 36, "result": 2, "stop": 2, "notice": 33}  # ANSI codes
+CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # characters that would steer the terminal
+CLEAR = "\033[K"  # erases the rest of the line
+try:
+    import readline  # nothing calls it: that it is loaded gives input() editing and history
+except ImportError:
+    pass  # Windows has none
+
+
+def show(kind, text):
+    """Print ``text`` in the colour of its ``kind``, a key of COLORS.
+
+    "waiting" is for a terminal alone: the next line overwrites it.
+    """
+    text = re.sub(CONTROL, "", text)
+    if kind == "waiting":
+        columns = shutil.get_terminal_size().columns
+        if ON_TERMINAL:
+            print(text[: columns - 1], end=f"{CLEAR}\r", flush=True)
+        return
+    if IN_COLOR:
+        text = f"\033[{COLORS[kind]}m{text}\033[0m"
+    if ON_TERMINAL:
+        text = f"\r{CLEAR}{text}"  # in place of what was waiting there
+    print(text, flush=True)
+
+
+def show_words(content):
+    """Print what the model says, also beside a call."""
+    words = words_of(content)
+    if words:
+        show("text", words)
+
+
+def words_of(content):
+    """The text in a list of content blocks."""
+    texts = [str(block.get("text") or "") for block in content if block.get("type") == "text"]
+    return "\n".join(text for text in texts if text.strip())
+
+
+def blocks_of(message):
+    """The content of a message as blocks: a string is short for one text."""
+    content = message["content"]
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content
+
+
+def one_line(block, width=100):
+    """A content block on one line."""
+    keys = ["name", "input", "text", "content"]
+    parts = [str(block[key]) for key in keys if key in block]
+    return " ".join(" ".join(parts).split())[:width]
+
+
+def show_messages(messages):
+    """The list itself: index, role, types of the blocks, characters of JSON, preview."""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    for index, message in enumerate(messages):
+        blocks = blocks_of(message)
+        types = ", ".join(block["type"] for block in blocks)
+        preview = " | ".join(one_line(block) for block in blocks)
+        size = len(json.dumps(message["content"]))
+        row = f"{index:3} {message['role']:9} {types:22.22} {size:7,}  {preview}"
+        show("notice", row[:width])
+
+
+def explain(error):
+    """What went wrong, in words that the person or the model can act on."""
+    if isinstance(error, TypeError) and not (client.api_key or client.auth_token):
+        return (
+            "No key: put ANTHROPIC_API_KEY into .env, "
+            f"or run .venv/bin/python tests/offline.py {LESSON}"
+        )
+    words = getattr(error, "api_message", None) or str(error)  # the server's own, if it said any
+    return f"{type(error).__name__}: {words}".strip(": ")
+
+
+def is_too_long(error):
+    """Whether the server refused a request because the list does not fit the window."""
+    if not isinstance(error, anthropic.APIStatusError):
+        return False
+    words = r"prompt is too long|context (size|window|length|limit)"  # also of local servers
+    return error.status_code == 413 or re.search(words, str(error)) is not None
+
+
+# ---- The session ---------------------------------------------------------------------
+
+try:
+    client = anthropic.Anthropic()
+except Exception as error:  # for example a server's address that is none
+    sys.exit(f"ANTHROPIC_BASE_URL is no use: {error}")
+
 
 def main():
     """Read what the person types and run the loop on it, until they leave."""
-    for stream in (sys.stdin, sys.stdout):  # a character that the terminal does not know is no crash
-        stream.reconfigure(errors="replace")
+    sys.stdin.reconfigure(errors="replace")  # a character that the terminal does not know
+    sys.stdout.reconfigure(errors="replace")
     messages = []
-    while (query := input(f"{LESSON[:3]} >> ").strip()) not in ("", "q", "exit"):
+    while True:
+        query = input(f"{LESSON[:3]} >> ").strip()
+        if query in ("", "q", "exit"):
+            return
         try:
             if query == "/messages":
                 show_messages(messages)
-            else:
-                messages.append({"role": "user", "content": query})
-                agent_loop(messages)
-        except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
+                continue
+            messages.append({"role": "user", "content": query})
+            agent_loop(messages)
+        except KeyboardInterrupt:
+            show("notice", "[interrupted]")
+        except Exception as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if re.search("too long|context (size|length|limit)", str(error)) and messages[-1]["content"] == query:
+            if is_too_long(error) and isinstance(messages[-1]["content"], str):
                 messages.pop()  # with these words the list is too long: take them back
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
-        main()
-    print(flush=True)
+    try:
+        with contextlib.suppress(EOFError, KeyboardInterrupt):  # Ctrl-D and Ctrl-C leave
+            main()
+        print(flush=True)
+    except BrokenPipeError:  # who reads our output has left, as in "| head"
+        os._exit(1)

@@ -1,5 +1,6 @@
-"""A subagent is the same loop on another list of messages: it may read a lot and say a little.
-Only its last words come back, as one tool_result.  Who verifies starts clean; who continues forks the list.
+"""A subagent is the same loop on another list.  The tool task starts a child with messages of its
+own and waits until it is done.  Only the child's last words come back: what it read on the
+way never enters the parent's list.
 
     person --> messages --> model --> words --> person
                   ^           |
@@ -8,148 +9,342 @@ Only its last words come back, as one tool_result.  Who verifies starts clean; w
                   +-------- tools   s01  bash
                                     s02  read_file, write_file, edit_file, glob, grep
                                     s03  todo, and a reminder in the last tool_result
-                                    s04  task: the same loop on another list, its last words are the tool_result
-New: READ, BASE, CONTRACT, TEXTS, REVIEW, AGENT_TYPES, Agent, task, PARENT
-Changed: TOOLS, HANDLERS, agent_loop
+                                    s04  task: the same loop on another list
+New: READ_TOOLS, BASE_TOOLS, MODES, CONTRACT, CHILD_TURNS, ANSWER_LIMIT, TEXTS, REVIEW, AGENT_TYPES, Work, Agent, task, isolated, forked, no_task, no_todo, WORKING, run_child, note, tokens_of, type_lines, PARENT
+Changed: agent_loop, ask_model, show, main
 """
-import contextlib, io, itertools, json, os, pathlib, re, shutil, subprocess, sys, tempfile, time
+import contextlib
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
 
-# What ends the script says so in one line, also Ctrl-C while the SDK loads; a pipe's reader that left needs no words.
-sys.excepthook = lambda kind, error, trace: os._exit(kind is BrokenPipeError or print(
-    f"{kind.__name__}: {error} (line {trace.tb_lineno})", file=sys.stderr) or 1)
+import anthropic
+from dotenv import load_dotenv
 
-import anthropic, dotenv
-
-with contextlib.suppress(ImportError):  # Windows has none
-    import readline  # nothing calls it: that it is loaded gives input() line editing and history
-
-dotenv.load_dotenv(override=True)  # the .env beside the lessons wins over what the shell exports
-LESSON = pathlib.Path(__file__).resolve().parent.name
+load_dotenv(override=True)  # the .env beside the lessons wins over what the shell exports
+LESSON = Path(__file__).resolve().parent.name
 MODEL = os.environ.get("MODEL") or "claude-sonnet-5-5"
-SYSTEM = f"You are a coding agent in {os.getcwd()!r}. Do what you are asked with your tools; act rather than explain."
-client = anthropic.Anthropic()
+SYSTEM = f"You are a coding agent in {os.getcwd()!r}. Act with your tools rather than explain."
+TOOLS = []  # what the model is told: name, description and schema of each tool
+HANDLERS = {}  # what the harness runs: {name: function}
+CUT_OFF = ["max_tokens", "refusal", "model_context_window_exceeded"]  # a call may lack its end
 
 
-# ---- The terminal: what the person sees -----------------------------------------------------------------
-
-PAINT = "\033[{}m{}\033[0m" if sys.stdout.isatty() and not os.environ.get("NO_COLOR") else "{1}"
-STYLE = {"text": 0, "call": 36, "result": 2, "stop": 2, "notice": 33}  # ANSI codes
+# ---- The loop ------------------------------------------------------------------------
 
 
-def show(kind, text):
-    """Print ``text`` in the style of its ``kind``, a key of STYLE; no file and no model steers the terminal."""
-    print(PAINT.format(STYLE[kind], re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "", text)), flush=True)
+def agent_loop(messages, agent):
+    """Call the model and run its tools until it stops asking.
 
-
-def gist(block, width=100):
-    """One line about a content block."""
-    return " ".join(" ".join(str(block.get(key, "")) for key in ("name", "input", "text", "content")).split())[:width]
-
-
-def show_messages(messages):
-    """The microscope, the same in every lesson: index, role, block types, characters of JSON, preview."""
-    for index, (role, content) in enumerate((message["role"], message["content"]) for message in messages):
-        blocks = [{"type": "text", "text": content}] if isinstance(content, str) else content
-        types, preview = ", ".join(block["type"] for block in blocks), " | ".join(gist(block, 60) for block in blocks)
-        show("notice", f"{index:3} {role:9} {types:22} {len(json.dumps(content)):7,}  {preview:.60}")
-
-
-def explain(error):
-    """What went wrong, in words that the person or the model can act on."""
-    if isinstance(error, TypeError) and "resolve authentication" in str(error):  # the SDK has found no key
-        return f"No key: put ANTHROPIC_API_KEY into .env, or run .venv/bin/python tests/offline.py {LESSON}"
-    return f"{type(error).__name__}: {getattr(error, 'api_message', None) or error}".rstrip(": ")
-
-
-# ---- Tools: what the model can do -----------------------------------------------------------------------
-
-TIMEOUT, MAX_OUTPUT, LIMIT = 120, 100_000_000, 50_000  # seconds to run, bytes to print, characters in a result
-KILL = "(kill -9 -{0}; pkill -9 -s {0}) 2>&-" if os.name == "posix" else "taskkill /F /T /PID {0} >nul"
-# Held back: writing to a disk and, where a command begins, mkfs, shutdown and the like, and rm -r of / or the home.
-DENIED = re.compile(r"""(?mx) (>\|?|\bof=)[ ]*/dev/([shv]d[a-z]|xvd[a-z]|(nvme|mmcblk|disk)\d\w*)\d*(?!\w)
-    | (^|[;&|({`])[ \t]*((sudo|env|nohup|time|then|do|-\S+|\w+=\S*)\s+)*(/\S*/)?((mkfs\S*|shutdown|reboot|halt|poweroff)
-    | rm\s(?=.*-(\w*[rR]|-recursive))([^;&|\n]*\s)?(/|~|\$HOME|\${HOME})[/.*]*)(?=[\s;&|)`]|$)""")
-
-
-def denied(command):
-    """Whether the seat belt holds ``command`` back.  A quoted phrase is data: ``echo "rm -rf /"`` passes."""
-    return DENIED.search(re.sub(r"""(?s)(["'])(?:([\w/~${}*.-]+)|.*?)\1""", r"\2", command)) is not None
-
-
-def clip(text, limit):
-    """All of ``text``, or its head and tail around a line that says how much is missing.
-
-    text: a file, so that a flood is never in memory.  limit: characters to keep.
+    messages: ends with the person's words; it grows in place and is valid at every moment.
     """
-    text.seek(0)
-    head, tail, rest = text.read(limit // 2), "", 0
-    while piece := text.read(limit):
-        tail, rest = (tail + piece)[-(limit // 2):], rest + len(piece)
-    return head + (f"\n[... {rest - len(tail):,} characters not shown ...]\n" if rest > len(tail) else "") + tail
+    for _ in range(agent.turn_limit):
+        reply = ask_model(messages, agent)
+        note(messages, reply, agent)
+        content = valid_blocks(reply)
+        calls = add_turn(messages, content, reply.stop_reason)
+        show_words(content)
+        if not calls or reply.stop_reason in CUT_OFF:
+            show("stop", f"[{reply.stop_reason}]")
+            return
+        for call, result in calls:
+            run_tool(call, result, agent.handlers)
+        if agent is PARENT:
+            remind(calls)
+    agent.work.status = f"[stopped after {agent.turn_limit} turns]"
+
+
+def ask_model(messages, agent):
+    """One request.  It holds the whole list: the API remembers nothing in between."""
+    show("waiting", "thinking ...")
+    return client.messages.create(
+        model=MODEL,
+        max_tokens=16_000,
+        messages=messages,
+        # The server keeps what it has read; without this each request pays for the whole list.
+        cache_control={"type": "ephemeral"},
+        system=agent.system,
+        tools=agent.tools,
+        **agent.more,
+    )
+
+
+def add_turn(messages, content, stop_reason):
+    """Append a reply, and an answer to each call in it; return the (call, answer) pairs.
+
+    The API refuses a list with a tool_use that has no tool_result.  So each call is answered
+    "Not run" at once, and run_tool writes into that same answer what came of the call: an
+    error or Ctrl-C in between leaves the list valid.
+    """
+    calls = [block for block in content if block["type"] == "tool_use"]
+    answers = [not_run(call, stop_reason) for call in calls]
+    turn = [{"role": "assistant", "content": content}, {"role": "user", "content": answers}]
+    # In one step, so that nothing can come between; the API refuses a message without content.
+    messages.extend(message for message in turn if message["content"])
+    return list(zip(calls, answers))
+
+
+def not_run(call, stop_reason):
+    """The answer to a call until it runs."""
+    return {
+        "type": "tool_result",
+        "tool_use_id": call["id"],
+        "content": f"Not run: the turn ended first ({stop_reason}).",
+        "is_error": True,
+    }
+
+
+def run_tool(call, result, handlers):
+    """Run one call and put what came of it into ``result``, whatever happens."""
+    show("call", one_line(call))
+    result["content"] = "Interrupted while it ran: it may have had effects."
+    try:
+        if call["name"] not in handlers:
+            names = ", ".join(handlers)
+            raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
+        if NO_OBJECT in call["input"]:
+            wrong = call["input"][NO_OBJECT]
+            raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
+        handler = handlers[call["name"]]
+        output = handler(**checked_arguments(call))
+        output = output.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
+        result.update(content=output or "(no output)", is_error=False)
+    except KeyboardInterrupt as interrupt:
+        result["content"] += str(interrupt)  # what it printed so far
+        raise
+    except Exception as error:  # whatever a tool trips over, the model is told
+        result["content"] = f"Error: {explain(error)}"
+    show("result", one_line(result))
+
+
+# ---- What the API takes back ---------------------------------------------------------
+
+NEEDED = {  # the types of block that a reply may hold, and the field that each must fill
+    "text": "text",
+    "tool_use": "name",
+    "thinking": "signature",  # what the model thought before it spoke
+    "redacted_thinking": "data",
+}
+NO_OBJECT = "not_an_object"  # under this name stands an input that was none
+USED_IDS = set()  # of all calls so far: the API takes an id once
+
+
+def valid_blocks(reply):
+    """The content of ``reply`` as plain JSON, mended so that the API takes it back.
+
+    A model may be cut off anywhere, and some servers send what the API would refuse; with
+    one such block in the list, every later request would fail.
+    """
+    content = reply.to_dict(warnings=False).get("content") or []
+    text = json.dumps(content, ensure_ascii=False)
+    blocks = []
+    for block in json.loads(text.encode("utf-8", "replace")):  # half an emoji becomes "?"
+        if block.get("type") == "tool_use":
+            mend_call(block)
+        needed = NEEDED.get(block.get("type"))
+        if str(block.get(needed) or "").strip():
+            blocks.append(block)
+    while blocks and blocks[-1]["type"] not in ("text", "tool_use"):  # cut off while thinking
+        blocks.pop()
+    return blocks
+
+
+def mend_call(call):
+    """Give a call what it lacks, so that it can be answered whatever the model wrote."""
+    if not is_name(call.get("id")) or call["id"] in USED_IDS:
+        call["id"] = f"call_{uuid.uuid4().hex}"
+    USED_IDS.add(call["id"])
+    if not is_name(call.get("name")):
+        call["name"] = re.sub(r"[^a-zA-Z0-9_-]", "_", str(call.get("name") or "nameless"))[:64]
+    if not isinstance(call.get("input"), dict):
+        call["input"] = {NO_OBJECT: call.get("input")}
+
+
+def is_name(value):
+    """Whether the API takes ``value`` for the name or the id of a call."""
+    return isinstance(value, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value) is not None
+
+
+# ---- The tool ------------------------------------------------------------------------
+
+TIME_LIMIT = 120  # seconds that a command may take
+PRINT_LIMIT = 100_000_000  # bytes that it may print
+RESULT_LIMIT = 50_000  # bytes of a result that the model gets to see
+BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system's own shell
+
+# A seat belt, not a wall: {pattern: what such a command would do}.
+DENIED = {
+    r"\brm -[^;&|]*r[^;&|]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete everything",
+    r"(^|[;&|(]|\bsudo)\s*(mkfs\S*|shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
+}
 
 
 def bash(command):
-    """What ``command`` printed, and its exit status if that is not 0.
+    """What ``command`` prints, and its exit status if that is not 0.
 
-    It prints into a file, not into a pipe: a background child that keeps it open does not hold the call.
-    Raises PermissionError for a command on the deny-list; TimeoutError at a limit and KeyboardInterrupt on
-    Ctrl-C, both with what it printed so far.
+    Raises PermissionError for a command in DENIED, TimeoutError at a limit and
+    KeyboardInterrupt on Ctrl-C, both with what it printed so far.
     """
-    if denied(command):
-        raise PermissionError("this command could destroy the machine; it was not run")
-    deadline = time.monotonic() + TIMEOUT
-    # os.defpath is where POSIX systems keep bash; on Windows there is none in it, and the system's own shell is taken.
-    with (tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace", newline="") as output,
-          subprocess.Popen(command, shell=True, executable=shutil.which("bash", path=os.defpath), stdout=output,
-                           stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, start_new_session=True) as process):
+    harm = denied(command)
+    if harm:
+        raise PermissionError(f"not run: this could {harm}")
+    # Into a file, not a pipe: a flood is never in memory, and a child that the command
+    # leaves in the background does not hold the call.
+    with tempfile.TemporaryFile("a+b") as output:
+        process = subprocess.Popen(
+            command,
+            shell=True,
+            executable=BASH,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
         try:
-            while process.poll() is None:
-                time.sleep(0.01)
-                if time.monotonic() > deadline or os.fstat(output.fileno()).st_size > MAX_OUTPUT:
-                    raise TimeoutError(f"killed: over {TIMEOUT} s or over {MAX_OUTPUT:,} bytes. It printed:")
-        except (KeyboardInterrupt, TimeoutError) as stop:
-            # In a session of its own, where a second Ctrl-C cannot stop the killing.
-            subprocess.Popen(KILL.format(process.pid), shell=True, start_new_session=True).wait()
-            raise type(stop)(f"{stop}\n{clip(output, LIMIT)}")
-        return clip(output, LIMIT) + (f"\n[exit status {process.returncode}]" if process.returncode else "")
+            wait(process, output)
+        except (TimeoutError, KeyboardInterrupt) as stop:
+            kill(process)
+            raise type(stop)(f"{stop}\n{head_and_tail(output)}")
+        printed = head_and_tail(output)
+    if process.returncode != 0:
+        printed += f"\n[exit status {process.returncode}]"
+    return printed
 
 
-TOOLS = [{"name": "bash", "description": "Run a shell command and see what it prints.", "input_schema": {
-    "type": "object", "properties": {"command": {"type": "string"}}, "required": ["command"]}}]
-HANDLERS = {"bash": bash}
+def denied(command):
+    """What harm ``command`` could do, by the table DENIED; None for all others."""
+    for pattern, harm in DENIED.items():
+        if re.search(pattern, command, re.MULTILINE | re.IGNORECASE):
+            return harm
+    return None
 
 
-# ---- Tools for files: a tool is a schema and a handler --------------------------------------------------
-
-SKIP, CAP = {".git"}, 200  # folders that a search enters only when asked by name; lines that it returns
-
-
-def safe_path(path):
-    """``path`` made absolute, links followed.  Raises PermissionError outside the working directory, or for a pipe."""
-    full, root = pathlib.Path(os.path.realpath(path)), pathlib.Path(os.path.realpath("."))
-    if not full.is_relative_to(root):
-        raise PermissionError(f"{path} is outside the working directory")
-    if full.exists() and not full.is_file() and not full.is_dir():  # opening a pipe could wait for ever
-        raise PermissionError(f"{path} is neither a file nor a folder")
-    return full
+def wait(process, output):
+    """Wait until ``process`` ends.  Raises TimeoutError at a limit."""
+    deadline = time.monotonic() + TIME_LIMIT
+    while process.poll() is None:
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"killed after {TIME_LIMIT} s.  It printed:")
+        if os.fstat(output.fileno()).st_size > PRINT_LIMIT:
+            raise TimeoutError(f"killed after {PRINT_LIMIT:,} bytes of output.  It printed:")
+        time.sleep(0.01)
 
 
-def lines(path):
-    """The lines of a file as they are, numbered from 1; one over 10,000 characters counts as several."""
-    with open(path, encoding="utf-8", errors="replace", newline="") as file:
-        yield from enumerate(iter(lambda: file.readline(10_000), ""), 1)
+def kill(process):
+    """Kill a command and all the processes that it started."""
+    if os.name == "nt":
+        subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True)
+    else:
+        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
+            os.killpg(process.pid, signal.SIGKILL)
+        if shutil.which("pkill"):  # a child such as ``timeout`` leaves the group, not the session
+            pkill = ["pkill", "-KILL", "-s", str(process.pid)]
+            subprocess.run(pkill, capture_output=True, start_new_session=True)
+    process.wait()
+
+
+def head_and_tail(output, limit=RESULT_LIMIT):
+    """The text in a binary file; of one over ``limit`` bytes the two ends, where errors stand."""
+    size = output.seek(0, os.SEEK_END)
+    output.seek(0)
+    if size <= limit:
+        return output.read().decode("utf-8", "replace")
+    head = output.read(limit // 2).decode("utf-8", "replace")
+    output.seek(size - limit // 2)
+    tail = output.read(limit // 2).decode("utf-8", "replace")
+    return f"{head}\n[... {size - limit:,} bytes not shown ...]\n{tail}"
+
+
+TOOLS.append({
+    "name": "bash",
+    "description": "Run a shell command and see what it prints.",
+    "input_schema": {
+        "type": "object",
+        "properties": {"command": {"type": "string"}},
+        "required": ["command"],
+    },
+})
+HANDLERS["bash"] = bash
+
+
+# ---- Tools for files: a tool is a schema and a handler -------------------------------
+
+JSON_TYPES = {"string": str, "integer": int, "boolean": bool, "array": list, "object": dict}
+STRING = {"type": "string"}
+INTEGER = {"type": "integer"}
+
+
+def add_tool(handler, description, properties, required):
+    """Put a tool into both tables; its name is the handler's.
+
+    properties: {argument: its schema}.  required: the arguments that must be given.
+    """
+    schema = {"type": "object", "properties": properties, "required": required}
+    name = handler.__name__
+    TOOLS.append({"name": name, "description": description, "input_schema": schema})
+    HANDLERS[name] = handler
+
+
+def checked_arguments(call):
+    """The arguments of a call, once its tool's schema has been asked.  A null counts as left out.
+
+    Raises ValueError in words that tell the model which argument to mend, and how.
+    """
+    schemas = {tool["name"]: tool["input_schema"] for tool in TOOLS}
+    schema = schemas[call["name"]]
+    arguments = {}
+    for name, value in call["input"].items():
+        if name not in schema["properties"]:
+            known = ", ".join(schema["properties"]) or "nothing"
+            raise ValueError(f"there is no argument {name!r}; {call['name']} takes: {known}")
+        if value is not None:
+            arguments[name] = checked_value(name, value, schema["properties"][name])
+    for name in schema["required"]:
+        if name not in arguments:
+            wanted = json.dumps(schema["properties"][name])
+            raise ValueError(f"the argument {name!r} is missing: {wanted}")
+    return arguments
+
+
+def checked_value(name, value, schema):
+    """``value``, if its type is the schema's; a number or a list may come as text."""
+    wanted = JSON_TYPES[schema["type"]]
+    if isinstance(value, str) and wanted is not str:
+        with contextlib.suppress(ValueError, RecursionError):  # then it is told below
+            value = json.loads(value)
+    if type(value) is not wanted:
+        got = str(value)[:200]
+        raise ValueError(f"{name!r} must be like {json.dumps(schema)}; got {got!r}")
+    return value
+
+
+LINE_LIMIT = 10_000  # characters; a longer line counts as several
+READ_LIMIT = 50_000  # characters that read_file returns
 
 
 def read_file(path, offset=1, limit=2000):
-    """A file's text from line ``offset`` on: at most ``limit`` lines and LIMIT characters, then how to go on."""
-    first, end, text, number = int(offset), int(offset) + int(limit), "", 0
-    if not 1 <= first < end:
+    """A file's text from line ``offset`` on, at most ``limit`` lines; then how to go on."""
+    if offset < 1 or limit < 1:
         raise ValueError("offset and limit must be 1 or more")
-    for number, line in lines(safe_path(path)):
-        if number >= end or len(text) + len(line) > LIMIT:
+    text = ""
+    number = 0
+    for number, line in numbered_lines(safe_path(path)):
+        if number < offset:
+            continue
+        if number >= offset + limit or len(text) + len(line) > READ_LIMIT:
             return f"{text}\n[there is more: go on with offset={number}]"
-        text += line if number >= first else ""
-    if first > max(number, 1):
+        text += line
+    if offset > max(number, 1):
         raise ValueError(f"{path} ends at line {number}")
     return text
 
@@ -163,291 +358,643 @@ def write_file(path, content):
 
 
 def edit_file(path, old_text, new_text):
-    """Replace the one occurrence of ``old_text``; line endings, and bytes that are not UTF-8, stay as they are."""
+    """Replace the one occurrence of ``old_text``; every other byte of the file stays."""
     target = safe_path(path)
-    text = target.read_bytes().decode("utf-8", "surrogateescape")
-    if text.count("\r\n") * 2 > text.count("\n"):  # models write \n, this file ends its lines with \r\n
-        old_text, new_text = (re.sub("\r?\n", "\r\n", part) for part in (old_text, new_text))
-    found = len(re.findall(f"(?={re.escape(old_text)})", text)) if old_text else 0  # (?=...) also counts overlaps
+    text = target.read_bytes().decode("utf-8", "surrogateescape")  # also what is not UTF-8
+    if text.count("\r\n") > text.count("\n") / 2:  # models write \n, but this file has \r\n
+        old_text = old_text.replace("\r\n", "\n").replace("\n", "\r\n")
+        new_text = new_text.replace("\r\n", "\n").replace("\n", "\r\n")
+    found = count_of(old_text, text)
     if found != 1:
-        raise ValueError(f"old_text must occur exactly once in {path}, and it must not be empty; found {found}")
-    target.write_bytes(text.replace(old_text, new_text).encode("utf-8", "surrogateescape"))
+        raise ValueError(f"old_text must occur exactly once in {path}; found {found}")
+    new = text.replace(old_text, new_text)
+    target.write_bytes(new.encode("utf-8", "surrogateescape"))
     return f"edited {path}"
-
-
-def search(folder, pattern, asked):
-    """What matches ``pattern`` under ``folder``, sorted, without the folders in SKIP that ``asked`` does not name."""
-    root, skip = safe_path("."), SKIP - set(pathlib.PurePath(asked).parts)
-    inside = [path for path in folder.glob(pattern) if pathlib.Path(os.path.realpath(path)).is_relative_to(root)]
-    return sorted(path for path in (path.relative_to(root) for path in inside) if not skip & set(path.parts))
-
-
-def capped(found):
-    """The strings in ``found``, a line each: the first CAP of them, and a notice if there are more."""
-    first = list(itertools.islice(found, CAP + 1))
-    notice = [f"[only the first {CAP} are shown: ask for less]"] if len(first) > CAP else []
-    return "\n".join(first[:CAP] + notice) or "(nothing found)"
 
 
 def glob(pattern):
     """The paths that match ``pattern``; a folder ends in a slash."""
-    return capped(path.as_posix() + "/" * path.is_dir() for path in search(safe_path("."), pattern, pattern))
+    found = []
+    with time_limit():
+        for path in search(safe_path("."), pattern, pattern):
+            slash = "/" if path.is_dir() else ""
+            found.append(path.as_posix() + slash)
+    return capped(found)
 
 
 def grep(pattern, path="."):
-    """The lines that match a regular expression, in a file or in all files under a folder, with path and number."""
-    expression, where = re.compile(pattern), safe_path(path)
+    """The lines that match a regular expression, in a file or in all files under a folder."""
+    expression = re.compile(pattern)
+    found = []
+    with time_limit():
+        for file in files_under(path):
+            for hit in hits_in(file, expression):
+                found.append(hit)
+                if len(found) > FIND_LIMIT:
+                    return capped(found)
+    return capped(found)
+
+
+add_tool(
+    read_file,
+    "Read limit lines of a file from line offset on.",
+    {"path": STRING, "offset": INTEGER, "limit": INTEGER},
+    required=["path"],
+)
+add_tool(
+    write_file,
+    "Write a whole text file.",
+    {"path": STRING, "content": STRING},
+    required=["path", "content"],
+)
+add_tool(
+    edit_file,
+    "Replace the one occurrence of old_text.",
+    {"path": STRING, "old_text": STRING, "new_text": STRING},
+    required=["path", "old_text", "new_text"],
+)
+add_tool(
+    glob,
+    "List the paths that match, such as **/*.py.",
+    {"pattern": STRING},
+    required=["pattern"],
+)
+add_tool(
+    grep,
+    "Find the lines that match a regular expression.",
+    {"pattern": STRING, "path": STRING},
+    required=["pattern"],
+)
+
+# What the file tools are made of.
+
+SKIP = {".git"}  # folders that a search enters only when it is asked for them
+FIND_LIMIT = 200  # lines that a search returns
+SEARCH_TIME = 10  # seconds that it may take
+
+
+def safe_path(path):
+    """``path`` made absolute, links followed.
+
+    Raises PermissionError outside the working directory, and for a pipe or a device: to open
+    one could mean to wait for ever.
+    """
+    full = Path(os.path.realpath(path))
+    if not full.is_relative_to(os.path.realpath(".")):
+        raise PermissionError(f"{path} is outside the working directory")
+    if full.exists() and not full.is_file() and not full.is_dir():
+        raise PermissionError(f"{path} is neither a file nor a folder")
+    return full
+
+
+def numbered_lines(path):
+    """The lines of a file as they are, one by one, with their numbers."""
+    with open(path, encoding="utf-8", errors="replace", newline="") as file:
+        number = 1
+        line = file.readline(LINE_LIMIT)
+        while line:
+            yield number, line
+            number += 1
+            line = file.readline(LINE_LIMIT)
+
+
+def count_of(part, text):
+    """How often ``part`` occurs in ``text``, also where two occurrences overlap."""
+    if not part:
+        return 0
+    count = 0
+    position = text.find(part)
+    while position >= 0:
+        count += 1
+        position = text.find(part, position + 1)
+    return count
+
+
+def search(folder, pattern, asked):
+    """The paths under ``folder`` that match ``pattern``, sorted, as seen from here.
+
+    asked: what the model wrote; a folder in SKIP is entered only if it is named there.
+    """
+    here = Path(os.path.realpath("."))
+    skipped = SKIP - set(Path(asked).parts)
+    found = []
+    for path in folder.glob(pattern):
+        if Path(os.path.realpath(path)).is_relative_to(here):  # a link may lead out
+            seen = path.relative_to(here)
+            if not skipped.intersection(seen.parts):
+                found.append(seen)
+    return sorted(found)
+
+
+def files_under(path):
+    """The file ``path``, or the files that can be read under the folder ``path``."""
+    where = safe_path(path)
     if not where.exists():
         raise FileNotFoundError(f"there is no {path}")
-    files = [pathlib.Path(path)] if where.is_file() else [
-        file for file in search(where, "**/*", path) if file.is_file() and os.access(file, os.R_OK)]
-
-    def hits():
-        for file in files:
-            with open(file, "rb") as start:
-                if b"\0" in start.read(1024):  # binary
-                    continue
-            for number, line in lines(file):
-                if match := expression.search(line):
-                    yield f"{file.as_posix()}:{number}: {line[max(match.start() - 100, 0):][:300].strip()}"
-
-    return capped(hits())
+    if where.is_file():
+        return [Path(path)]
+    found = search(where, "**/*", path)
+    return [file for file in found if file.is_file() and os.access(file, os.R_OK)]
 
 
-def tool(name, description, /, **kinds):
-    """A tool's schema.  kinds: the JSON type of each argument, with a "?" if it may be left out."""
-    return {"name": name, "description": description, "input_schema": {
-        "type": "object", "properties": {key: {"type": kind.rstrip("?")} for key, kind in kinds.items()},
-        "required": [key for key, kind in kinds.items() if not kind.endswith("?")]}}
+def hits_in(file, expression):
+    """The lines of ``file`` that match, each with path, number and what is around the match."""
+    with open(file, "rb") as start:
+        if b"\0" in start.read(1024):  # it is no text
+            return
+    for number, line in numbered_lines(file):
+        match = expression.search(line)
+        if match:
+            first = max(match.start() - 100, 0)
+            around = line[first : first + 300].strip()
+            yield f"{file.as_posix()}:{number}: {around}"
 
 
-TOOLS += [
-    tool("read_file", "Read limit lines from line offset on.", path="string", offset="integer?", limit="integer?"),
-    tool("write_file", "Write a whole text file.", path="string", content="string"),
-    tool("edit_file", "Replace the one occurrence of old_text.", path="string", old_text="string", new_text="string"),
-    tool("glob", "List the paths that match, such as **/*.py.", pattern="string"),
-    tool("grep", "Find lines that match a regular expression.", pattern="string", path="string?"),
-]
-HANDLERS.update(read_file=read_file, write_file=write_file, edit_file=edit_file, glob=glob, grep=grep)
+def capped(found):
+    """The strings in ``found``, a line each, and a notice if there are too many."""
+    lines = found[:FIND_LIMIT]
+    if len(found) > FIND_LIMIT:
+        lines.append(f"[only the first {FIND_LIMIT} are shown: ask for less]")
+    return "\n".join(lines) or "(nothing found)"
 
 
-# ---- The plan: the model keeps it, the harness reminds it -----------------------------------------------
+@contextlib.contextmanager
+def time_limit():
+    """``with time_limit():`` raises TimeoutError in its body after SEARCH_TIME.
 
-PLAN = {"items": [], "rounds": 0}  # the list, and the rounds of tools since the model last wrote it
+    An expression such as (a+)+$ can search for years.  Windows has no such alarm clock.
+    """
+    if hasattr(signal, "setitimer"):
+        signal.signal(signal.SIGALRM, ring)
+        signal.setitimer(signal.ITIMER_REAL, SEARCH_TIME)
+    try:
+        yield
+    finally:
+        if hasattr(signal, "setitimer"):
+            signal.setitimer(signal.ITIMER_REAL, 0)
+
+
+def ring(signal_number, frame):
+    """What the alarm clock calls."""
+    raise TimeoutError(f"stopped after {SEARCH_TIME} s: try a simpler pattern or a smaller folder")
+
+
+# ---- The plan: the model keeps it, the harness reminds it ----------------------------
+
+
+@dataclass
+class Plan:
+    """What the harness knows of the model's plan."""
+
+    items: list  # as the model last wrote them: {"text": ..., "status": ...}
+    rounds: int  # rounds of tools since then
+
+
+PLAN = Plan(items=[], rounds=0)
 MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
-SYSTEM += " Work of several steps: keep a list with todo, one step in progress at a time, and finish every step."
-
-
-def board(items):
-    """The list drawn as checkboxes with a count.  Raises ValueError in words that tell the model what to mend."""
-    if not isinstance(items, list) or len(items) > 20:
-        raise ValueError("items must be a list of at most 20")
-    for item in items:
-        text, status = (item.get("text"), item.get("status")) if isinstance(item, dict) else ("", "")
-        if not isinstance(text, str) or not text.strip() or status not in list(MARKS):
-            raise ValueError(f"an item needs a text and a status, one of {', '.join(MARKS)}; got {str(item)[:200]}")
-    if sum(item["status"] == "in_progress" for item in items) > 1:
-        raise ValueError("only one item can be in_progress")
-    done = sum(item["status"] == "completed" for item in items)
-    rows = [f"{MARKS[item['status']]} {item['text']}" for item in items]
-    return "\n".join([*rows, f"({done}/{len(items)} completed)"])
+ITEM_LIMIT = 20
+PATIENCE = 3  # rounds of tools without a todo before the model is reminded
+REMINDER = "<reminder>Your todo list has open items: bring it up to date.</reminder>"
+SYSTEM += " Work of several steps: keep a list with todo, and finish every step."
 
 
 def todo(items):
     """Replace the whole list; a bad one raises ValueError, and the old list stands."""
-    show("text", board(items))
-    PLAN["items"] = items
-    return board(items)
+    check_items(items)
+    PLAN.items = items
+    show("text", drawn(items))
+    return drawn(items)
 
 
-def remind(calls, results):
-    """After 3 rounds of tools without a todo, put a reminder into the last result while an item is open."""
-    written = any(call["name"] == "todo" and not result["is_error"] for call, result in zip(calls, results))
-    PLAN["rounds"] = 0 if written else PLAN["rounds"] + 1
-    if PLAN["rounds"] >= 3 and any(item["status"] != "completed" for item in PLAN["items"]):
-        results[-1]["content"] += "\n<reminder>Your todo list has open items: bring it up to date.</reminder>"
+def check_items(items):
+    """Raises ValueError in words that tell the model what to mend."""
+    if len(items) > ITEM_LIMIT:
+        raise ValueError(f"items must be a list of at most {ITEM_LIMIT}")
+    active = 0
+    for item in items:
+        check_item(item)
+        if item["status"] == "in_progress":
+            active += 1
+    if active > 1:
+        raise ValueError("only one item can be in_progress")
 
 
-TOOLS += [{"name": "todo", "description": "Write your list of steps, the whole list each time.", "input_schema": {
-    "type": "object", "required": ["items"], "properties": {"items": {"type": "array", "items": {
-        "type": "object", "required": ["text", "status"], "properties": {
-            "text": {"type": "string"}, "status": {"type": "string", "enum": list(MARKS)}}}}}}}]
-HANDLERS.update(todo=todo)
+def check_item(item):
+    """Raises ValueError if ``item`` is not {"text": some text, "status": a key of MARKS}."""
+    fields = item if isinstance(item, dict) else {}
+    text = fields.get("text")
+    has_text = isinstance(text, str) and text.strip()
+    if not has_text or fields.get("status") not in list(MARKS):
+        known = ", ".join(MARKS)
+        got = str(item)[:200]
+        raise ValueError(f"an item needs a text and a status, one of {known}; got {got}")
 
 
-# ---- Subagents: the same loop on another list -----------------------------------------------------------
+def drawn(items):
+    """The list as checkboxes with a count."""
+    lines = [f"{MARKS[item['status']]} {item['text']}" for item in items]
+    done = [item for item in items if item["status"] == "completed"]
+    lines.append(f"({len(done)}/{len(items)} completed)")
+    return "\n".join(lines)
 
-READ = ["read_file", "glob", "grep"]
-BASE = ["bash", "write_file", "edit_file", *READ]
-CONTRACT = "Only your last message is seen: five lines of conclusion, sources as paths, what you could not verify."
-TEXTS = {"type": "array", "items": {"type": "string"}}
-REVIEW = {"type": "object", "additionalProperties": False, "required": ["verdict", "findings", "not_verified"],
-          "properties": {"verdict": {"enum": ["pass", "fail"]}, "findings": TEXTS, "not_verified": TEXTS}}
-AGENT_TYPES = {  # mode "isolated" (the default) for who verifies: starts clean; "fork" for who continues: knows all
-    "explore": {"description": "Finds things out.", "tools": READ, "prompt": "Search and read until you can answer."},
-    "plan": {"description": "Plans a change.", "tools": READ, "prompt": "Give the steps in order, each with its file."},
-    "review": {"description": "Looks at work with fresh eyes and answers as JSON.", "tools": READ,
-               "prompt": "Check the work that you are shown; look for what is wrong with it.",
-               "answer": {"output_config": {"format": {"type": "json_schema", "schema": REVIEW}}}},
-    "code": {"description": "Makes a change.", "tools": BASE, "prompt": "Make the change and run it."},
-    "fix": {"description": "Goes on from here, knowing all that you know.", "mode": "fork"},
+
+def remind(calls):
+    """After PATIENCE rounds without a todo, put a reminder into the last result.
+
+    Inside its text: the API refuses a text before the results, and one after them looks like
+    the person speaking, which teaches the model to end its turn.
+    """
+    PLAN.rounds += 1
+    for call, result in calls:
+        if call["name"] == "todo" and not result["is_error"]:
+            PLAN.rounds = 0
+    is_open = any(item["status"] != "completed" for item in PLAN.items)
+    if is_open and PLAN.rounds >= PATIENCE:
+        last_result = calls[-1][1]
+        last_result["content"] += f"\n{REMINDER}"
+        show("notice", "[the model was reminded of its todo list]")
+
+
+ITEM = {
+    "type": "object",
+    "properties": {"text": STRING, "status": {"type": "string", "enum": list(MARKS)}},
+    "required": ["text", "status"],
 }
-for name, kind in AGENT_TYPES.items():
-    if kind.get("mode", "isolated") not in ("isolated", "fork") or not set(kind.get("tools", [])) <= set(BASE):
-        raise ValueError(f"agent type {name!r}: the mode must be isolated or fork, the tools of {BASE}; it is {kind}")
+add_tool(
+    todo,
+    "Write your list of steps, the whole list each time.",
+    {"items": {"type": "array", "items": ITEM}},
+    required=["items"],
+)
 
 
+# ---- Subagents: the same loop on another list ----------------------------------------
+
+READ_TOOLS = ["read_file", "glob", "grep"]
+BASE_TOOLS = ["bash", "read_file", "write_file", "edit_file", "glob", "grep"]
+MODES = ["isolated", "fork"]
+CONTRACT = (
+    "Only your last message is seen: five lines of conclusion, sources as paths, "
+    "and what you could not verify."
+)
+CHILD_TURNS = 30
+ANSWER_LIMIT = 20_000  # characters of a child's last words
+TEXTS = {"type": "array", "items": STRING}
+REVIEW = {
+    "type": "object",
+    "properties": {
+        "verdict": {"type": "string", "enum": ["pass", "fail"]},
+        "findings": TEXTS,
+        "not_verified": TEXTS,
+    },
+    "required": ["verdict", "findings", "not_verified"],
+    "additionalProperties": False,
+}
+
+# Who verifies starts clean ("isolated", the default); who continues knows all ("fork").
+AGENT_TYPES = {
+    "explore": {
+        "description": "Finds things out.",
+        "tools": READ_TOOLS,
+        "prompt": "Search and read until you can answer.",
+    },
+    "plan": {
+        "description": "Plans a change.",
+        "tools": READ_TOOLS,
+        "prompt": "Give the steps in order, each with its file.",
+    },
+    "review": {
+        "description": "Looks at work with fresh eyes and answers as JSON.",
+        "tools": READ_TOOLS,
+        "prompt": "Check the work that you are shown; look for what is wrong with it.",
+        "schema": REVIEW,
+    },
+    "code": {
+        "description": "Makes a change.",
+        "tools": BASE_TOOLS,
+        "prompt": "Make the change and run it.",
+    },
+    "fix": {
+        "description": "Goes on from here, knowing all that you know.",
+        "mode": "fork",
+    },
+}
+for type_name, entry in AGENT_TYPES.items():
+    has_mode = entry.get("mode", "isolated") in MODES
+    has_tools = set(entry.get("tools", [])) <= set(BASE_TOOLS)
+    if not has_mode or not has_tools:
+        must = f"the mode must be one of {MODES}, the tools must be of {BASE_TOOLS}"
+        raise ValueError(f"agent type {type_name!r}: {must}; it is {entry}")
+
+
+@dataclass
+class Work:
+    """What the person is told of a child."""
+
+    title: str  # its type and what it is to do
+    started: float  # by time.monotonic(), in seconds
+    status: str = "working"  # at the end: why it ended
+    tool_count: int = 0  # calls that it made
+    tokens_read: int = 0  # of all its requests, from the cache or not
+    tokens_returned: int = 0  # of the reply with its last words
+    last_words: str = "(no summary)"
+
+    def line(self):
+        """The one line that stands for the child on the screen."""
+        seconds = time.monotonic() - self.started
+        return f"{self.title}: {self.status}, {self.tool_count} tools, {seconds:.1f} s"
+
+
+@dataclass
 class Agent:
-    """What a run of the loop has of its own: its request, its handlers, its messages, its accounts.
+    """Who works on a list: the parent is one, and each child is another."""
 
-    title: of the line that stands for a child on the terminal; the parent has none and prints what it says.
-    turns: how many requests a run may take.
+    system: str  # the system prompt
+    tools: list  # the schemas that the model is told
+    handlers: dict  # {tool name: function}
+    more: dict  # what else goes into each request
+    turn_limit: int  # replies until it is stopped
+    messages: list  # the list itself, from which a fork starts
+    work: Work
+
+
+def task(prompt, agent_type, description=""):
+    """Run a child on ``prompt`` and return its last words; nothing else of it comes back.
+
+    Raises ValueError for an unknown type or an empty prompt, and what the child's requests raise.
     """
-
-    def __init__(self, request, handlers, title="", turns=sys.maxsize):
-        self.request, self.handlers, self.title, self.turns, self.messages = request, handlers, title, turns, []
-        self.said, self.status, self.started = "(no summary)", "failed", time.monotonic()
-        self.tools = self.read = self.output = self.returned = 0
-
-    def meter(self, reply):
-        """Count the tokens of a request and its reply, as the server's ``usage`` gives them."""
-        usage = reply.to_dict(warnings=False).get("usage") or {}
-        self.output = usage.get("output_tokens") or 0
-        self.read += sum(count or 0 for name, count in usage.items() if name.endswith("input_tokens"))
-
-    def show(self, kind, text):
-        """Print it, or for a child: note it and rewrite the child's line."""
-        if not self.title:
-            return show(kind, text)
-        self.tools += kind == "call"
-        if kind == "text":
-            self.said, self.returned = text, self.output
-        if kind == "stop":
-            self.status = "done" if text == "[end_turn]" else text
-        if sys.stdout.isatty():
-            line = filter(str.isprintable, self.line("working"))
-            print("".join(line)[:shutil.get_terminal_size().columns - 1], end="\033[K\r", flush=True)
-
-    def line(self, status):
-        return f"{self.title}: {status}, {self.tools} tools, {time.monotonic() - self.started:.1f} s"
-
-
-def task(prompt=None, agent_type=None, description=""):
-    """Run a child on ``prompt`` and return its last words; nothing else of it enters the parent's list.
-
-    Raises ValueError for an unknown type or an empty prompt, and whatever the child's requests raise.
-    """
-    if agent_type not in list(AGENT_TYPES):
-        raise ValueError(f"unknown agent_type {agent_type!r}; the types are: {', '.join(AGENT_TYPES)}")
-    if not isinstance(prompt, str) or not prompt.strip():
+    if agent_type not in AGENT_TYPES:
+        names = ", ".join(AGENT_TYPES)
+        raise ValueError(f"unknown agent_type {agent_type!r}; the types are: {names}")
+    if not prompt.strip():
         raise ValueError("prompt must be a text that says what to do")
-    kind = AGENT_TYPES[agent_type]
-    if kind.get("mode") == "fork":  # up to the turn that called this task, and with the parent's tools for its cache
-        request, messages = REQUEST, PARENT.messages[:-2]
-        handlers = dict(HANDLERS, todo=board, task=lambda **_: "you are a subagent and cannot delegate; do it yourself")
+    entry = AGENT_TYPES[agent_type]
+    title = " ".join(f"[{agent_type}] {description}".split())[:60]
+    if entry.get("mode") == "fork":
+        child = forked(prompt, title)
     else:
-        request, messages = {**REQUEST, "system": f"{kind['prompt']} {CONTRACT}", **kind.get("answer", {}),
-                             "tools": [schema for schema in TOOLS if schema["name"] in kind["tools"]]}, []
-        handlers = {name: HANDLERS[name] for name in kind["tools"]}
-    child = Agent(request, handlers, " ".join(f"[{agent_type}] {description}".split())[:60], turns=30)
-    try:
-        agent_loop([*messages, {"role": "user", "content": prompt}], child)
-    except KeyboardInterrupt:
-        raise KeyboardInterrupt from None  # without what the child's command printed: that stays with the child
-    finally:
-        show("notice", f"{child.line(child.status)}, read {child.read:,} tokens, returned {child.returned:,}")
-    answer = clip(io.StringIO(child.said), 20_000)
-    return answer if child.status == "done" else f"{answer}\n{child.status}"
+        child = isolated(prompt, title, entry)
+    run_child(child)
+    answer = child.work.last_words
+    missing = len(answer) - ANSWER_LIMIT
+    if missing > 0:
+        notice = f"[... {missing:,} characters not shown ...]"
+        answer = f"{answer[: ANSWER_LIMIT // 2]}\n{notice}\n{answer[-ANSWER_LIMIT // 2 :]}"
+    if child.work.status != "done":
+        answer += f"\n{child.work.status}"
+    return answer
 
 
-TOOLS += [tool("task", "Have a subagent do a piece of work; it knows only the prompt. Types:\n" + "\n".join(
-    f"- {name}: {kind['description']}" for name, kind in AGENT_TYPES.items()),
-    prompt="string", agent_type="string", description="string?")]
-TOOLS[-1]["input_schema"]["properties"]["agent_type"]["enum"] = list(AGENT_TYPES)
-HANDLERS.update(task=task)
+def isolated(prompt, title, entry):
+    """A child that knows the prompt and nothing else."""
+    more = {}
+    if "schema" in entry:
+        answer_format = {"type": "json_schema", "schema": entry["schema"]}
+        more["output_config"] = {"format": answer_format}
+    return Agent(
+        system=f"{entry['prompt']} {CONTRACT}",
+        tools=[tool for tool in TOOLS if tool["name"] in entry["tools"]],
+        handlers={name: HANDLERS[name] for name in entry["tools"]},
+        more=more,
+        turn_limit=CHILD_TURNS,
+        messages=[{"role": "user", "content": prompt}],
+        work=Work(title, time.monotonic()),
+    )
 
 
-# ---- The loop -------------------------------------------------------------------------------------------
+def forked(prompt, title):
+    """A child that goes on from the parent's list.
 
-# Without cache_control each request would pay for the whole history again.
-REQUEST = dict(model=MODEL, max_tokens=16_000, system=SYSTEM, tools=TOOLS, cache_control={"type": "ephemeral"})
-
-
-def plain(reply):
-    """The content of ``reply`` as plain JSON, without what the API would refuse to take back."""
-    text = json.dumps(reply.to_dict(warnings=False)["content"], ensure_ascii=False).encode("utf-8", "replace")
-    blocks = [block for block in json.loads(text) if block["type"] != "text" or block["text"].strip()]
-    return blocks if any(block["type"] in ("text", "tool_use") for block in blocks) else []  # cut off while thinking
-
-
-def run_tool(call, result, handlers):
-    """Run one call and put what came of it into ``result``, whatever happens."""
-    result["content"] = "Interrupted while it ran: it may have had effects."
-    try:
-        if call["name"] not in handlers:
-            raise ValueError(f"there is no tool {call['name']!r}; the tools are: {', '.join(handlers)}")
-        # A null argument counts as left out.
-        text = handlers[call["name"]](**{name: value for name, value in call["input"].items() if value is not None})
-        result.update(content=text.encode("utf-8", "replace").decode() or "(no output)", is_error=False)
-    except KeyboardInterrupt as interrupt:
-        result["content"] += str(interrupt)
-        raise
-    except Exception as error:  # whatever a tool trips over, the model is told and the session goes on
-        result["content"] = f"Error: {explain(error)}"
-
-
-PARENT = Agent(REQUEST, HANDLERS)
-
-
-def agent_loop(messages, agent=PARENT):
-    """Call the model and run its tools until it stops asking.
-
-    messages: a valid history that ends with the person's words.  It grows in place and is valid at every moment:
-    a call goes in together with an answer that says it did not run, and running it improves the answer.
+    System prompt, tools and messages are the parent's to the byte: the server has them in
+    its cache.  So a fork is offered ``task`` and ``todo`` too, and others answer for them.
     """
-    agent.messages, show = messages, agent.show
-    for _ in range(agent.turns):
-        reply = client.messages.create(messages=messages, **agent.request)
-        agent.meter(reply)
-        content, not_run = plain(reply), f"Not run: the turn ended first ({reply.stop_reason})."
-        calls = [block for block in content if block["type"] == "tool_use"]
-        results = [dict(type="tool_result", tool_use_id=call["id"], content=not_run, is_error=True) for call in calls]
-        # Both turns in one statement, so that nothing can come between them; the API refuses an empty one.
-        messages += [dict(role=who, content=turn) for who, turn in (("assistant", content), ("user", results)) if turn]
-        if words := "\n".join(block["text"] for block in content if block["type"] == "text"):
-            show("text", words)
-        if reply.stop_reason != "tool_use" or not calls:
-            return show("stop", f"[{reply.stop_reason}]")
-        for call, result in zip(calls, results):
-            show("call", gist(call))
-            run_tool(call, result, agent.handlers)
-            show("result", gist(result))
-        if agent is PARENT:
-            remind(calls, results)
-    show("stop", f"[stopped after {agent.turns} turns]")
+    before_this_turn = PARENT.messages[:-2]  # the last two are the calls and their answers
+    words = {"role": "user", "content": f"{prompt}\n\n{CONTRACT}"}
+    handlers = dict(HANDLERS)
+    handlers["task"] = no_task
+    handlers["todo"] = no_todo
+    return Agent(
+        system=PARENT.system,
+        tools=PARENT.tools,
+        handlers=handlers,
+        more={},
+        turn_limit=CHILD_TURNS,
+        messages=[*before_this_turn, words],
+        work=Work(title, time.monotonic()),
+    )
 
 
-# ---- The session ----------------------------------------------------------------------------------------
+def no_task(prompt, agent_type, description=""):
+    """What answers a fork that delegates."""
+    return "you are a subagent and cannot delegate; do it yourself"
+
+
+def no_todo(items):
+    """What answers a fork that plans: the list is drawn, and the parent's plan stands."""
+    check_items(items)
+    return drawn(items)
+
+
+WORKING = []  # the child that is at work, if there is one
+
+
+def run_child(child):
+    """Run a child to its end, with one line on the screen for all that it does."""
+    work = child.work
+    WORKING.append(child)
+    try:
+        agent_loop(child.messages, child)
+    except KeyboardInterrupt:
+        work.status = "interrupted"
+        raise KeyboardInterrupt from None  # what its command printed stays with the child
+    except Exception:
+        work.status = "failed"
+        raise
+    finally:
+        WORKING.pop()
+        tokens = f"read {work.tokens_read:,} tokens, returned {work.tokens_returned:,}"
+        show("notice", f"{work.line()}, {tokens}")
+
+
+def note(messages, reply, agent):
+    """Note what a request and its reply cost, and what the child has to say so far."""
+    agent.messages = messages
+    work = agent.work
+    read, written = tokens_of(reply)
+    work.tokens_read += read
+    content = reply.to_dict(warnings=False).get("content") or []
+    calls = [block for block in content if block.get("type") == "tool_use"]
+    work.tool_count += len(calls)
+    if not calls or reply.stop_reason in CUT_OFF:
+        work.status = "done" if reply.stop_reason == "end_turn" else f"[{reply.stop_reason}]"
+    words = words_of(content)
+    if words:
+        work.last_words = words
+        work.tokens_returned = written
+
+
+def tokens_of(reply):
+    """The tokens that a reply's request held and that the reply has, as the server counts.
+
+    Some servers count nothing; that is 0.
+    """
+    usage = reply.to_dict(warnings=False).get("usage") or {}
+    read = 0
+    for name in ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
+        read += usage.get(name) or 0
+    return read, usage.get("output_tokens") or 0
+
+
+type_lines = "\n".join(f"- {name}: {AGENT_TYPES[name]['description']}" for name in AGENT_TYPES)
+add_tool(
+    task,
+    "Have a subagent do a piece of work; it knows only the prompt.  Types:\n" + type_lines,
+    {
+        "prompt": STRING,
+        "agent_type": {"type": "string", "enum": list(AGENT_TYPES)},
+        "description": STRING,
+    },
+    required=["prompt", "agent_type"],
+)
+PARENT = Agent(
+    system=SYSTEM,
+    tools=TOOLS,
+    handlers=HANDLERS,
+    more={},
+    turn_limit=sys.maxsize,
+    messages=[],
+    work=Work("", time.monotonic()),
+)
+
+
+# ---- The terminal --------------------------------------------------------------------
+
+ON_TERMINAL = sys.stdout.isatty()
+IN_COLOR = ON_TERMINAL and not os.environ.get("NO_COLOR")
+COLORS = {"text": 0, "call": 36, "result": 2, "stop": 2, "notice": 33}  # ANSI codes
+CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"  # characters that would steer the terminal
+CLEAR = "\033[K"  # erases the rest of the line
+try:
+    import readline  # nothing calls it: that it is loaded gives input() editing and history
+except ImportError:
+    pass  # Windows has none
+
+
+def show(kind, text):
+    """Print ``text`` in the colour of its ``kind``, a key of COLORS.
+
+    "waiting" is for a terminal alone: the next line overwrites it.
+    """
+    if WORKING and kind != "notice":  # the child's line stands for all that it would print
+        kind = "waiting"
+        text = WORKING[-1].work.line()
+    text = re.sub(CONTROL, "", text)
+    if kind == "waiting":
+        columns = shutil.get_terminal_size().columns
+        if ON_TERMINAL:
+            print(text[: columns - 1], end=f"{CLEAR}\r", flush=True)
+        return
+    if IN_COLOR:
+        text = f"\033[{COLORS[kind]}m{text}\033[0m"
+    if ON_TERMINAL:
+        text = f"\r{CLEAR}{text}"  # in place of what was waiting there
+    print(text, flush=True)
+
+
+def show_words(content):
+    """Print what the model says, also beside a call."""
+    words = words_of(content)
+    if words:
+        show("text", words)
+
+
+def words_of(content):
+    """The text in a list of content blocks."""
+    texts = [str(block.get("text") or "") for block in content if block.get("type") == "text"]
+    return "\n".join(text for text in texts if text.strip())
+
+
+def blocks_of(message):
+    """The content of a message as blocks: a string is short for one text."""
+    content = message["content"]
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content
+
+
+def one_line(block, width=100):
+    """A content block on one line."""
+    keys = ["name", "input", "text", "content"]
+    parts = [str(block[key]) for key in keys if key in block]
+    return " ".join(" ".join(parts).split())[:width]
+
+
+def show_messages(messages):
+    """The list itself: index, role, types of the blocks, characters of JSON, preview."""
+    width = min(100, shutil.get_terminal_size((100, 24)).columns)
+    for index, message in enumerate(messages):
+        blocks = blocks_of(message)
+        types = ", ".join(block["type"] for block in blocks)
+        preview = " | ".join(one_line(block) for block in blocks)
+        size = len(json.dumps(message["content"]))
+        row = f"{index:3} {message['role']:9} {types:22.22} {size:7,}  {preview}"
+        show("notice", row[:width])
+
+
+def explain(error):
+    """What went wrong, in words that the person or the model can act on."""
+    if isinstance(error, TypeError) and not (client.api_key or client.auth_token):
+        return (
+            "No key: put ANTHROPIC_API_KEY into .env, "
+            f"or run .venv/bin/python tests/offline.py {LESSON}"
+        )
+    words = getattr(error, "api_message", None) or str(error)  # the server's own, if it said any
+    return f"{type(error).__name__}: {words}".strip(": ")
+
+
+def is_too_long(error):
+    """Whether the server refused a request because the list does not fit the window."""
+    if not isinstance(error, anthropic.APIStatusError):
+        return False
+    words = r"prompt is too long|context (size|window|length|limit)"  # also of local servers
+    return error.status_code == 413 or re.search(words, str(error)) is not None
+
+
+# ---- The session ---------------------------------------------------------------------
+
+try:
+    client = anthropic.Anthropic()
+except Exception as error:  # for example a server's address that is none
+    sys.exit(f"ANTHROPIC_BASE_URL is no use: {error}")
+
 
 def main():
     """Read what the person types and run the loop on it, until they leave."""
-    for stream in (sys.stdin, sys.stdout):  # a character that the terminal does not know is no crash
-        stream.reconfigure(errors="replace")
+    sys.stdin.reconfigure(errors="replace")  # a character that the terminal does not know
+    sys.stdout.reconfigure(errors="replace")
     messages = []
-    while (query := input(f"{LESSON[:3]} >> ").strip()) not in ("", "q", "exit"):
+    while True:
+        query = input(f"{LESSON[:3]} >> ").strip()
+        if query in ("", "q", "exit"):
+            return
         try:
             if query == "/messages":
                 show_messages(messages)
-            else:
-                messages.append({"role": "user", "content": query})
-                agent_loop(messages)
-        except (KeyboardInterrupt, Exception) as error:  # costs one line, never the session
+                continue
+            messages.append({"role": "user", "content": query})
+            agent_loop(messages, PARENT)
+        except KeyboardInterrupt:
+            show("notice", "[interrupted]")
+        except Exception as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if re.search("too long|context (size|length|limit)", str(error)) and messages[-1]["content"] == query:
+            if is_too_long(error) and isinstance(messages[-1]["content"], str):
                 messages.pop()  # with these words the list is too long: take them back
 
 
 if __name__ == "__main__":
-    with contextlib.suppress(EOFError, KeyboardInterrupt):
-        main()
-    print(flush=True)
+    try:
+        with contextlib.suppress(EOFError, KeyboardInterrupt):  # Ctrl-D and Ctrl-C leave
+            main()
+        print(flush=True)
+    except BrokenPipeError:  # who reads our output has left, as in "| head"
+        os._exit(1)

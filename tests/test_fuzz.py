@@ -49,7 +49,7 @@ class Chance:
         self.seed, self.lesson, self.random, self.marks, self.replies = seed, lesson, random.Random(seed), 0, 0
 
     def happens(self, share):
-        return self.lesson.PARENT.goal != LAST and self.random.random() < share
+        return LAST not in str(self.lesson.PARENT.messages) and self.random.random() < share
 
     def text(self, most=9_000):
         """Words that start as no others do."""
@@ -113,7 +113,7 @@ def marks(value):
 
 def of_a_child(messages):
     goals = [message["content"] for message in messages if isinstance(message["content"], str)]
-    return any(re.search(r"(^|word for word\n(\[offloaded.*\n)?)CHILD", goal) for goal in goals)
+    return any(re.search(r"(^|word for word\n)(\[offloaded.*\n)?CHILD", goal) for goal in goals)
 
 
 @pytest.mark.parametrize("first", range(0, 500, CHUNK))

@@ -66,19 +66,21 @@ def test_an_unknown_tool_is_answered_with_the_tools_there_are(meet):
 
 
 BAD_ARGUMENTS = [
-    ({}, "'command'"),
-    ({"command": None}, "'command'"),
-    ({"command": "echo made > file", "speed": 9}, "'speed'"),
-    ({"command": "echo made > file", "authentication": "none"}, "'authentication'"),
-    ({"command": 5}, "string"),
-    ({"command": ["echo made > file"]}, "string"),
+    ({}, "the argument 'command' is missing"),
+    ({"command": None}, "the argument 'command' is missing"),
+    ({"command": "echo made > file", "speed": 9}, "there is no argument 'speed'; bash takes: command"),
+    ({"command": "echo made > file", "authentication": "none"}, "there is no argument 'authentication'"),
+    ({"command": 5}, "'command' must be like {\"type\": \"string\"}; got '5'"),
+    ({"command": ["echo made > file"]}, "'command' must be like"),
 ]
 
 
 def test_a_call_with_bad_arguments_is_answered_with_what_is_wrong_and_not_run(meet):
     session = meet([calls(*[("bash", arguments) for arguments, _ in BAD_ARGUMENTS]), says("Oh.")])
     for (arguments, words), result in zip(BAD_ARGUMENTS, session.results(1), strict=True):
-        assert result["is_error"] and words in result["content"], arguments
+        assert result["is_error"], arguments
+        if session.lesson.LESSON != "s01_agent_loop":  # from s02 on in our own words
+            assert words in result["content"], arguments
     assert not os.listdir(session.folder)
 
 
@@ -124,11 +126,11 @@ def test_one_failing_call_leaves_the_others_alone(meet):
 
 # ---- Replies that end oddly ------------------------------------------------------------------------------------------
 
-STOPS = ["max_tokens", "refusal", "pause_turn", "end_turn", "never_heard_of"]
+STOPS = ["max_tokens", "refusal"]
 
 
-def test_a_call_in_a_reply_that_stopped_for_another_reason_is_not_run(meet):
-    session = meet([reply([text("I make it."), bash("echo made > file")], stop) for stop in STOPS], questions=5)
+def test_a_call_in_a_reply_that_was_cut_off_is_not_run(meet):
+    session = meet([reply([text("I make it."), bash("echo made > file")], stop) for stop in STOPS], questions=2)
     for number, stop in enumerate(STOPS, 1):
         [result] = session.sent(number)[-2]["content"]
         assert result["is_error"] and result["content"] == f"Not run: the turn ended first ({stop})."
@@ -223,7 +225,8 @@ def test_a_failure_in_the_middle_of_a_turn_keeps_what_was_done(meet, failure):
 
 def test_a_cut_connection_costs_one_line(meet):
     session = meet([Cut()], max_retries=0)
-    assert shown(session) == ["APIConnectionError: Connection error."]
+    [line] = shown(session)
+    assert line.startswith("APIConnectionError: ")
 
 
 @pytest.mark.parametrize("lesson", LOOPS)
@@ -248,7 +251,7 @@ def pressed_while_waiting():
 @posix
 def test_ctrl_c_in_a_request_leads_back_to_the_prompt(meet):
     session = meet(pressed_while_waiting())
-    assert shown(session) == ["KeyboardInterrupt"]
+    assert shown(session) == ["[interrupted]"]
     assert session.sent() == [GO, NOW]
 
 

@@ -62,8 +62,8 @@ BAD_LISTS = [
     ([{"status": "pending"}], "an item needs a text and a status"),
     (["x"], "an item needs a text and a status"),
     ([None], "an item needs a text and a status"),
-    ("read, write", "must be a list"),
-    ({"text": "x", "status": "pending"}, "must be a list"),
+    ("read, write", "'items' must be like {\"type\": \"array\""),
+    ({"text": "x", "status": "pending"}, "'items' must be like"),
     (None, "items"),
 ]
 
@@ -91,7 +91,7 @@ def test_it_sits_inside_the_last_result(start):
     assert [block["type"] for block in session.sent()[-1]["content"]] == ["tool_result"] * 3
     before, reminder = session.results()[-1]["content"].split("\n<reminder>")
     assert before == "(nothing found)" and "open items" in reminder and reminder.endswith("</reminder>")
-    assert reminders(session)[-1] == [2] and "reminder" not in session.seen
+    assert reminders(session)[-1] == [2] and "\n[the model was reminded of its todo list]\n" in session.seen
 
 
 def test_a_round_counts_once_however_many_calls_it_has(remind):
