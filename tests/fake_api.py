@@ -1,6 +1,7 @@
 """A fake Messages API on the loopback interface, for the real SDK to talk to.
 
-It plays a script of replies, keeps every request, and refuses what the API refuses, with its status and its words:
+It plays a script of replies, keeps every request, and refuses what the API refuses, with its
+status and its words:
 
     with FakeAPI([calls(("bash", {"command": "ls"})), says("Done.")]) as api:
         client = anthropic.Anthropic(base_url=api.url, api_key="any")
@@ -15,20 +16,21 @@ import json
 import re
 import sys
 import threading
-from collections import Counter
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
-from itertools import chain, count, groupby, takewhile
+from itertools import count
 from socketserver import ThreadingTCPServer
 from urllib.parse import unquote, urlsplit
 
-# ---- What a script is made of ----------------------------------------------------------------------------------------
+# ---- What a script is made of ------------------------------------------------------------------
 
 
 def reply(content, stop_reason="end_turn"):
-    """A reply of these content blocks, sent as they are, so a block may be as malformed as a model makes it.
+    """A reply of these content blocks.
 
-    Only the id of a `tool_use` is looked at: one that has none is given one, and `"id": None` sends the call without.
+    They are sent as they are, so a block may be as malformed as a model makes it.  Only the id of
+    a `tool_use` is looked at: a call without one is given one, and with `"id": None` it is sent
+    without.
     """
     return {"content": content, "stop_reason": stop_reason}
 
@@ -38,18 +40,25 @@ def says(*texts):
     return reply([{"type": "text", "text": text} for text in texts])
 
 
-def calls(*blocks, text=None):
-    """A reply that calls tools, each block a (name, input) pair, after `text` if there is any."""
-    words = says(text)["content"] if text else []
-    return reply(words + [{"type": "tool_use", "name": name, "input": args} for name, args in blocks], "tool_use")
+def calls(*tools, text=None):
+    """A reply that calls tools, each a (name, input) pair, after `text` if there is any."""
+    content = []
+    if text:
+        content.append({"type": "text", "text": text})
+    for name, arguments in tools:
+        content.append({"type": "tool_use", "name": name, "input": arguments})
+    return reply(content, "tool_use")
+
+
+THE_END = says("(the script has ended)")
 
 
 @dataclass
 class Status:
-    """An answer with this HTTP status and the API's error body; the message is the usual one unless given."""
+    """An answer with this HTTP status and the API's error body."""
 
     code: int
-    message: str | None = None
+    message: str | None = None  # None: the usual one
     headers: dict = field(default_factory=dict)
 
 
@@ -59,11 +68,11 @@ class Cut:
 
 @dataclass
 class Wait:
-    """The item `then`, once `event` is set or the server closes. `arrived` is set when the request is here."""
+    """The item `then`, once `event` is set or the server closes."""
 
     event: threading.Event
     then: object
-    arrived: threading.Event = field(default_factory=threading.Event)
+    arrived: threading.Event = field(default_factory=threading.Event)  # set when the request is here
 
 
 @dataclass
@@ -74,13 +83,12 @@ class Slow:
     then: object
 
 
-THE_END = says("(the script has ended)")
-
-# Types: https://platform.claude.com/docs/en/api/errors
+# Status: (error type, usual message), as in https://platform.claude.com/docs/en/api/errors
+NO_PERMISSION = "Your API key does not have permission to use the specified resource."
 ERRORS = {
     400: ("invalid_request_error", "Error"),
     401: ("authentication_error", "invalid x-api-key"),
-    403: ("permission_error", "Your API key does not have permission to use the specified resource."),
+    403: ("permission_error", NO_PERMISSION),
     404: ("not_found_error", "Not found"),
     413: ("request_too_large", "Request exceeds the maximum size"),
     429: ("rate_limit_error", "This request would exceed your organization's rate limit."),
@@ -88,182 +96,288 @@ ERRORS = {
     529: ("overloaded_error", "Overloaded"),
 }
 
-# ---- What the API refuses --------------------------------------------------------------------------------------------
-# A rule is a generator of complaints, and only the first complaint of all is asked for. So what stands below a `yield`
-# sees only requests that passed it, and each rule relies on all before it.
 
-KINDS = {str: "a valid string", int: "a valid integer", list: "a valid list", dict: "an object",
-         (str, list): "a valid string or list"}
+# ---- What the API refuses ----------------------------------------------------------------------
+# Each check raises Refused at the first fault, and relies on what the checks before it let pass.
+
+
+class Refused(Exception):
+    """Why the API refuses a request, in its words."""
+
+
+def check(request, window):
+    """Raise Refused if the API would refuse this request, a parsed body.  window: in tokens."""
+    check_fields(request)
+    check_tools(request.get("tools", []))
+    check_system(request.get("system") or [])
+    for number, message in enumerate(request["messages"]):
+        check_message(number, message)
+    check_turns(request["messages"])
+    check_pairs(request["messages"])
+    check_size(request, window)
+
+
+# The fields of a request and their types.
 REQUIRED = {"model": str, "max_tokens": int, "messages": list}
 OPTIONAL = {"system": (str, list), "tools": list, "tool_choice": dict}
 SAMPLING = ("temperature", "top_p", "top_k")
-TOOL_NAME = "^[a-zA-Z0-9_-]{1,128}$"
-CALL_ID = "^[a-zA-Z0-9_-]+$"
-LONGEST_CALLED_NAME = 200  # longer than a tool's own name may be
 
-# type: (the fields it must have, those it may have, where it may stand)
-BLOCKS = {
-    "text": ({"text": str}, ("citations",), ("user", "assistant", "tool_result", "system")),
-    "image": ({"source": dict}, ("transformations",), ("user", "tool_result")),
-    "document": ({"source": dict}, ("citations", "context", "title"), ("user", "tool_result")),
-    "tool_use": ({"id": str, "name": str, "input": dict}, ("caller", "toolset_name"), ("assistant",)),
-    "tool_result": ({"tool_use_id": str}, ("content", "is_error", "toolset_name"), ("user",)),
-    "thinking": ({"thinking": str, "signature": str}, (), ("assistant",)),
-    "redacted_thinking": ({"data": str}, (), ("assistant",)),
+TYPE_NAMES = {
+    str: "a valid string",
+    int: "a valid integer",
+    list: "a valid list",
+    dict: "an object",
+    (str, list): "a valid string or list",
+}
+
+
+def check_fields(request):
+    check_object("body", request)
+    for name, kind in REQUIRED.items():
+        check_field(name, request, name, kind)
+    for name, kind in OPTIONAL.items():
+        if name in request:
+            check_field(name, request, name, kind)
+    for name in SAMPLING:
+        if name in request:
+            raise Refused(f"`{name}` is deprecated for this model.")
+    if request["max_tokens"] < 1:
+        raise Refused("max_tokens: Input should be greater than or equal to 1")
+
+
+def check_object(where, value):
+    if not isinstance(value, dict):
+        raise Refused(f"{where}: Input should be an object")
+
+
+def check_field(where, value, name, kind):
+    if name not in value:
+        raise Refused(f"{where}: Field required")
+    if not isinstance(value[name], kind):
+        raise Refused(f"{where}: Input should be {TYPE_NAMES[kind]}")
+
+
+def check_known(where, value, known):
+    for name in value:
+        if name not in known:
+            raise Refused(f"{where}.{name}: Extra inputs are not permitted")
+
+
+def check_pattern(where, text, pattern):
+    if not re.fullmatch(pattern, text):
+        raise Refused(f"{where}: String should match pattern '{pattern}'")
+
+
+def check_tools(tools):
+    names = set()
+    for number, tool in enumerate(tools):
+        where = f"tools.{number}.custom"
+        check_object(where, tool)
+        check_field(f"{where}.name", tool, "name", str)
+        check_field(f"{where}.input_schema", tool, "input_schema", dict)
+        check_field(f"{where}.input_schema.type", tool["input_schema"], "type", str)
+        if tool["input_schema"]["type"] != "object":
+            raise Refused(f"{where}.input_schema.type: Input should be 'object'")
+        check_pattern(f"{where}.name", tool["name"], "^[a-zA-Z0-9_-]{1,128}$")
+        if tool["name"] in names:
+            raise Refused("tools: Tool names must be unique.")
+        names.add(tool["name"])
+
+
+def check_system(system):
+    for number, block in enumerate(blocks(system)):
+        check_block(f"system.{number}", block, "system")
+
+
+def check_message(number, message):
+    where = f"messages.{number}"
+    check_object(where, message)
+    check_field(f"{where}.role", message, "role", str)
+    check_field(f"{where}.content", message, "content", (str, list))
+    check_known(where, message, ("role", "content"))
+    role = message["role"]
+    if role not in ("user", "assistant"):
+        allowed = 'Allowed roles are "user" or "assistant".'
+        raise Refused(f'messages: Unexpected role "{role}". {allowed}')
+    if not message["content"]:
+        raise Refused(f"{where}: all messages must have non-empty content")
+    for index, block in enumerate(blocks(message["content"])):
+        check_block(f"{where}.content.{index}", block, role)
+
+
+@dataclass
+class BlockRule:
+    """What a content block of one type looks like."""
+
+    places: tuple  # where it may stand: a role's message, a "tool_result", the "system" prompt
+    required: dict  # field: type
+    optional: tuple = ()  # fields
+
+
+BLOCK_RULES = {
+    "text": BlockRule(
+        ("user", "assistant", "tool_result", "system"), {"text": str}, ("citations",)
+    ),
+    "image": BlockRule(("user", "tool_result"), {"source": dict}, ("transformations",)),
+    "document": BlockRule(
+        ("user", "tool_result"), {"source": dict}, ("citations", "context", "title")
+    ),
+    "tool_use": BlockRule(
+        ("assistant",), {"id": str, "name": str, "input": dict}, ("caller", "toolset_name")
+    ),
+    "tool_result": BlockRule(
+        ("user",), {"tool_use_id": str}, ("content", "is_error", "toolset_name")
+    ),
+    "thinking": BlockRule(("assistant",), {"thinking": str, "signature": str}),
+    "redacted_thinking": BlockRule(("assistant",), {"data": str}),
 }
 THINKING = ("thinking", "redacted_thinking")
 
 
-def refusal(request, window):
-    """Why the API refuses a request (a parsed body), in its words; None if it does not. window: in tokens."""
-    rules = (bad_fields, bad_tools, bad_contents, bad_turns, bad_pairs)
-    complaints = chain.from_iterable(rule(request) for rule in rules)
-    return next(chain(complaints, too_long(request, window)), None)
-
-
-def fields(where, value, required, optional=None):
-    """Complain of a field that is missing, of the wrong type or, if there is a list of the others, unknown."""
-    if not isinstance(value, dict):
-        yield f"{where or 'body'}: Input should be an object"
-    dot = where and where + "."
-    for name, kind in required.items():
-        if name not in value:
-            yield f"{dot}{name}: Field required"
-        if not isinstance(value[name], kind):
-            yield f"{dot}{name}: Input should be {KINDS[kind]}"
-    if optional is not None:
-        known = {*required, *optional}
-        yield from (f"{dot}{name}: Extra inputs are not permitted" for name in value if name not in known)
-
-
-def bad_fields(request):
-    yield from fields("", request, REQUIRED)
-    yield from fields("", request, {name: kind for name, kind in OPTIONAL.items() if name in request})
-    yield from (f"`{name}` is deprecated for this model." for name in SAMPLING if name in request)
-    if request["max_tokens"] < 1:
-        yield "max_tokens: Input should be greater than or equal to 1"
-
-
-def bad_tools(request):
-    names = set()
-    for n, tool in enumerate(request.get("tools", [])):
-        where = f"tools.{n}.custom"
-        yield from fields(where, tool, {"name": str, "input_schema": dict})
-        yield from fields(f"{where}.input_schema", tool["input_schema"], {"type": str})
-        if tool["input_schema"]["type"] != "object":
-            yield f"{where}.input_schema.type: Input should be 'object'"
-        if not re.fullmatch(TOOL_NAME, tool["name"]):
-            yield f"{where}.name: String should match pattern '{TOOL_NAME}'"
-        if tool["name"] in names:
-            yield "tools: Tool names must be unique."
-        names.add(tool["name"])
-
-
-def bad_contents(request):
-    for n, block in enumerate(blocks(request.get("system") or [])):
-        yield from bad_block(f"system.{n}", block, "system")
-    for n, message in enumerate(request["messages"]):
-        yield from fields(f"messages.{n}", message, {"role": str, "content": (str, list)}, ())
-        if message["role"] not in ("user", "assistant"):
-            yield f'messages: Unexpected role "{message["role"]}". Allowed roles are "user" or "assistant".'
-        if not message["content"]:
-            yield f"messages.{n}: all messages must have non-empty content"
-        for m, block in enumerate(blocks(message["content"])):
-            yield from bad_block(f"messages.{n}.content.{m}", block, message["role"])
-
-
-def bad_block(where, block, place):
-    yield from fields(where, block, {"type": str})
+def check_block(where, block, place):
+    """place: one of BlockRule.places."""
+    check_object(where, block)
+    check_field(f"{where}.type", block, "type", str)
     kind = block["type"]
-    if kind not in BLOCKS:
-        yield f"{where}: Input tag '{kind}' found using 'type' does not match any of the expected tags"
-    required, optional, places = BLOCKS[kind]
-    if place not in places:
-        yield f"{where}: `{kind}` blocks can only be in `{places[0]}` messages"
-    yield from fields(f"{where}.{kind}", block, required, ("type", "cache_control", *optional))
-    if kind == "text" and not block["text"].strip():
-        fault = "contain non-whitespace text" if block["text"] else "be non-empty"
-        yield f"{where.partition('.')[0]}: text content blocks must {fault}"
-    if kind == "tool_use":
-        yield from bad_call(f"{where}.tool_use", block)
-    if kind == "tool_result":
-        yield from bad_result(f"{where}.tool_result", block)
+    if kind not in BLOCK_RULES:
+        expected = "does not match any of the expected tags"
+        raise Refused(f"{where}: Input tag '{kind}' found using 'type' {expected}")
+    rule = BLOCK_RULES[kind]
+    if place not in rule.places:
+        raise Refused(f"{where}: `{kind}` blocks can only be in `{rule.places[0]}` messages")
+    inside = f"{where}.{kind}"
+    for name, field_type in rule.required.items():
+        check_field(f"{inside}.{name}", block, name, field_type)
+    check_known(inside, block, ("type", "cache_control", *rule.required, *rule.optional))
+    if kind == "text":
+        check_text(where, block["text"])
+    elif kind == "tool_use":
+        check_call(inside, block)
+    elif kind == "tool_result":
+        check_result(inside, block)
 
 
-def bad_call(where, block):
-    if not re.fullmatch(CALL_ID, block["id"]):
-        yield f"{where}.id: String should match pattern '{CALL_ID}'"
-    if not block["name"]:
-        yield f"{where}.name: String should have at least 1 character"
-    if len(block["name"]) > LONGEST_CALLED_NAME:
-        yield f"{where}.name: String should have at most {LONGEST_CALLED_NAME} characters"
+def check_text(where, text):
+    part = where.split(".")[0]  # "messages" or "system"
+    if not text:
+        raise Refused(f"{part}: text content blocks must be non-empty")
+    if not text.strip():
+        raise Refused(f"{part}: text content blocks must contain non-whitespace text")
 
 
-def bad_result(where, block):
-    content = block.get("content", "")
-    yield from fields(where, {"content": content}, {"content": (str, list)})
-    if block.get("is_error") and not content:
-        yield f"{where}: content cannot be empty if `is_error` is true"
-    for n, inner in enumerate(content if isinstance(content, list) else []):
-        yield from bad_block(f"{where}.content.{n}", inner, "tool_result")
+def check_call(where, call):
+    check_pattern(f"{where}.id", call["id"], "^[a-zA-Z0-9_-]+$")
+    if not call["name"]:
+        raise Refused(f"{where}.name: String should have at least 1 character")
+    if len(call["name"]) > 200:
+        raise Refused(f"{where}.name: String should have at most 200 characters")
 
 
-def bad_turns(request):
-    if not request["messages"]:
-        yield "messages: at least one message is required"
-    if request["messages"][0]["role"] != "user":
-        yield 'messages: first message must use the "user" role'
-    if request["messages"][-1]["role"] != "user":
-        yield "This model does not support assistant message prefill. The conversation must end with a user message."
-    for n, content in enumerate(turns(request["messages"])):
+def check_result(where, result):
+    if "content" in result:
+        check_field(f"{where}.content", result, "content", (str, list))
+    content = result.get("content", "")
+    if result.get("is_error") and not content:
+        raise Refused(f"{where}: content cannot be empty if `is_error` is true")
+    if isinstance(content, list):
+        for number, block in enumerate(content):
+            check_block(f"{where}.content.{number}", block, "tool_result")
+
+
+def check_turns(messages):
+    if not messages:
+        raise Refused("messages: at least one message is required")
+    if messages[0]["role"] != "user":
+        raise Refused('messages: first message must use the "user" role')
+    if messages[-1]["role"] != "user":
+        raise Refused(
+            "This model does not support assistant message prefill. "
+            "The conversation must end with a user message."
+        )
+    for number, content in enumerate(turns(messages)):
         if content[-1]["type"] in THINKING:
-            yield f"messages.{n}: The final block in an assistant message cannot be `thinking`."
+            raise Refused(
+                f"messages.{number}: The final block in an assistant message cannot be `thinking`."
+            )
 
 
-def bad_pairs(request):
-    used, asked = Counter(), []
-    for n, content in enumerate(turns(request["messages"])):
-        # Only the results that open a turn answer calls: behind a text they are as good as missing.
-        opening = {block["tool_use_id"] for block in takewhile(is_result, content)}
-        if missing := [name for name in asked if name not in opening]:
-            yield (f"messages.{n - 1}: `tool_use` ids were found without `tool_result` blocks immediately after: "
-                   f"{', '.join(missing)}. Each `tool_use` block must have a corresponding `tool_result` block in the "
-                   "next message.")
-        for name, times in Counter(block["tool_use_id"] for block in content if is_result(block)).items():
-            if name not in asked:
-                yield (f"messages.{n}: unexpected `tool_use_id` found in `tool_result` blocks: {name}. Each "
-                       "`tool_result` block must have a corresponding `tool_use` block in the previous message.")
-            if times > 1:
-                yield (f"messages.{n}: each tool_use must have a single result. Found multiple `tool_result` blocks "
-                       f"with id: {name}")
-        asked = [block["id"] for block in content if block["type"] == "tool_use"]
-        used.update(asked)
-        if any(used[name] > 1 for name in asked):
-            yield f"messages.{n}: `tool_use` ids must be unique"
+def check_pairs(messages):
+    """Each call has an id of its own and one result, in the turn that follows."""
+    used_ids = set()
+    asked_ids = []  # of the calls in the turn before
+    for number, content in enumerate(turns(messages)):
+        check_answers(number, content, asked_ids)
+        asked_ids = [block["id"] for block in content if block["type"] == "tool_use"]
+        for call_id in asked_ids:
+            if call_id in used_ids:
+                raise Refused(f"messages.{number}: `tool_use` ids must be unique")
+            used_ids.add(call_id)
 
 
-def too_long(request, window):
-    size = sum(tokens(text) for _, text in prompt(request))
-    if size > window:
-        yield f"prompt is too long: {size} tokens > {window} maximum"
+def check_answers(number, content, asked_ids):
+    """The results in turn `number` are those of the calls that the turn before asked for."""
+    answered = [block["tool_use_id"] for block in content if is_result(block)]
+    missing = [call_id for call_id in asked_ids if call_id not in opening_results(content)]
+    if missing:
+        raise Refused(
+            f"messages.{number - 1}: `tool_use` ids were found without `tool_result` blocks "
+            f"immediately after: {', '.join(missing)}. Each `tool_use` block must have a "
+            "corresponding `tool_result` block in the next message."
+        )
+    for call_id in answered:
+        if call_id not in asked_ids:
+            raise Refused(
+                f"messages.{number}: unexpected `tool_use_id` found in `tool_result` blocks: "
+                f"{call_id}. Each `tool_result` block must have a corresponding `tool_use` block "
+                "in the previous message."
+            )
+        if answered.count(call_id) > 1:
+            raise Refused(
+                f"messages.{number}: each tool_use must have a single result. "
+                f"Found multiple `tool_result` blocks with id: {call_id}"
+            )
+
+
+def opening_results(content):
+    """The ids of the results that open a turn: behind a text a result is as good as missing."""
+    ids = []
+    for block in content:
+        if not is_result(block):
+            break
+        ids.append(block["tool_use_id"])
+    return ids
 
 
 def is_result(block):
     return block["type"] == "tool_result"
 
 
+def check_size(request, window):
+    size = sum(tokens(piece.text) for piece in prompt(request))
+    if size > window:
+        raise Refused(f"prompt is too long: {size} tokens > {window} maximum")
+
+
 def blocks(content):
     """Content as a list: a string is short for one text block."""
-    return [{"type": "text", "text": content}] if isinstance(content, str) else content
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}]
+    return content
 
 
 def turns(messages):
     """The blocks of each turn: consecutive messages of one role are one turn."""
-    for _, group in groupby(messages, key=lambda message: message["role"]):
-        yield [block for message in group for block in blocks(message["content"])]
+    found = []
+    role = None
+    for message in messages:
+        if message["role"] != role:
+            found.append([])
+        role = message["role"]
+        found[-1].extend(blocks(message["content"]))
+    return found
 
 
-# ---- What a prompt costs ---------------------------------------------------------------------------------------------
+# ---- What a prompt costs -----------------------------------------------------------------------
 
 
 def tokens(text):
@@ -274,57 +388,80 @@ def tokens(text):
 as_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
-def prompt(request):
-    """The (piece, text) pairs of a prompt, in the order that the cache compares them.
+@dataclass
+class Piece:
+    """A part of a prompt: a tool, or a block of the system prompt or of a message."""
 
-    A piece's mark for the cache is no part of its text: to move the mark changes nothing.
-    """
-    pieces = [("tools", tool) for tool in request.get("tools", [])]
-    pieces += [("system", block) for block in blocks(request.get("system") or [])]
-    pieces += [("tool_choice", request["tool_choice"])] if "tool_choice" in request else []
-    pieces += [(message["role"], block) for message in request["messages"] for block in blocks(message["content"])]
-    for place, piece in pieces:
-        bare = {name: value for name, value in piece.items() if name != "cache_control"}
-        yield piece, as_json([place, bare])
+    text: str  # as the cache compares it
+    is_marked: bool  # with `cache_control`
+
+
+def prompt(request):
+    """The pieces of a prompt, in the order that the cache compares them."""
+    pieces = []
+    for tool in request.get("tools", []):
+        pieces.append(piece_of("tools", tool))
+    for block in blocks(request.get("system") or []):
+        pieces.append(piece_of("system", block))
+    if "tool_choice" in request:
+        pieces.append(piece_of("tool_choice", request["tool_choice"]))
+    for message in request["messages"]:
+        for block in blocks(message["content"]):
+            pieces.append(piece_of(message["role"], block))
+    return pieces
+
+
+def piece_of(place, value):
+    """The mark for the cache is no part of the text: to move it changes nothing."""
+    bare = {name: part for name, part in value.items() if name != "cache_control"}
+    return Piece(as_json([place, bare]), bool(value.get("cache_control")))
 
 
 def measure(request, content, cache):
     """The `usage` of a reply, in tokens.
 
-    cache: the hash of every prefix seen up to a `cache_control` mark; this request's are added. Simpler than the real
-    cache: nothing expires, no prompt is too short, and a match is found however far back.
+    cache: the hash of every prefix seen up to a `cache_control` mark; this request's are added.
+    Simpler than the real cache: nothing expires, no prompt is too short, and a match is found
+    however far back.
     """
-    size, marked, prefixes, prefix = 0, 0, [], hashlib.sha256(request["model"].encode())
-    for piece, text in prompt(request):
-        size += tokens(text)
-        prefix.update(text.encode())
-        prefixes.append((prefix.digest(), size))
-        if piece.get("cache_control") or request.get("cache_control"):
-            marked = size
-    read = max((end for key, end in prefixes if end <= marked and key in cache), default=0)
-    cache.update(key for key, end in prefixes if end <= marked)
+    size = 0
+    marked_size = 0  # up to the last mark
+    prefixes = {}  # hash of a prefix: its size
+    prefix = hashlib.sha256(request["model"].encode())
+    for piece in prompt(request):
+        size += tokens(piece.text)
+        prefix.update(piece.text.encode())
+        prefixes[prefix.digest()] = size
+        if piece.is_marked or request.get("cache_control"):
+            marked_size = size
+    read = 0
+    for key, prefix_size in prefixes.items():
+        if prefix_size <= marked_size:
+            if key in cache:
+                read = prefix_size
+            cache.add(key)
     return {
-        "input_tokens": size - marked,
+        "input_tokens": size - marked_size,
         "cache_read_input_tokens": read,
-        "cache_creation_input_tokens": marked - read,
+        "cache_creation_input_tokens": marked_size - read,
         "output_tokens": tokens(as_json(content)),
     }
 
 
-# ---- The server ------------------------------------------------------------------------------------------------------
+# ---- The server --------------------------------------------------------------------------------
 
 
 class FakeAPI(ThreadingTCPServer):
-    """The server; it runs on a free port inside its `with` block, whose end raises what went wrong in the script.
+    """The server; it runs on a free port inside its `with` block, whose end raises what went wrong
+    in the script.
 
-    script: an iterable of items, one for each accepted request, or a function from the request (a dict) to an item.
-        An item is a `reply` (so `says`, `calls`), a `Status`, a `Cut`, a `Wait` or a `Slow`.
+    script: an iterable of items, one for each accepted request, or a function from the request
+        (a dict) to an item.  An item is a `reply` (so `says`, `calls`), a `Status`, a `Cut`, a
+        `Wait` or a `Slow`.
     window: the longest prompt, in tokens; may be changed at any time.
     models: False for a server without a Models API (404).
 
-    Every key is good but "wrong". To look at afterwards, each in order: `requests`, the body of every POST to
-    /v1/messages (None if it was not JSON); `raw`, its bytes; `refused`, why a request was invalid; `usage`, of each
-    reply; `model_requests`, paths.
+    Every key is good but "wrong".
     """
 
     daemon_threads = True
@@ -333,11 +470,22 @@ class FakeAPI(ThreadingTCPServer):
         # Not an HTTPServer: that asks DNS for its own name, which can take seconds.
         super().__init__(("127.0.0.1", 0), Handler)
         self.url = f"http://127.0.0.1:{self.server_address[1]}"
-        self.script = script if callable(script) else lambda request, items=iter(script): next(items, THE_END)
-        self.window, self.models = window, models
-        self.requests, self.raw, self.refused, self.usage, self.model_requests = [], [], [], [], []
-        self.cache, self.thoughts, self.ids = set(), set(), count(1)
-        self.lock, self.closing, self.failure = threading.Lock(), threading.Event(), None
+        self.script = script if callable(script) else in_order(script)
+        self.window = window
+        self.models = models
+        # To look at afterwards, each in order.
+        self.requests = []  # the body of every POST to /v1/messages; None if it was not JSON
+        self.raw = []  # the bytes of each of them
+        self.refused = []  # why a request was invalid
+        self.usage = []  # of each reply
+        self.model_requests = []  # paths
+        # What the server remembers.
+        self.cache = set()  # see measure
+        self.thoughts = set()  # those that were sent
+        self.call_numbers = count(1)
+        self.lock = threading.Lock()  # a client may have several connections
+        self.closing = threading.Event()
+        self.failure = None
 
     def __enter__(self):
         threading.Thread(target=self.serve_forever, args=(0.001,), daemon=True).start()
@@ -352,56 +500,86 @@ class FakeAPI(ThreadingTCPServer):
 
     def handle_error(self, *_):
         """Keep the error for `__exit__`; that a client went away is none."""
-        if not isinstance(error := sys.exc_info()[1], ConnectionError):
-            self.failure = self.failure or error
+        error = sys.exc_info()[1]
+        if not isinstance(error, ConnectionError) and self.failure is None:
+            self.failure = error
 
     def receive(self, raw, denied):
         """Record a request; return its JSON and the item to play: `denied` if there is one."""
-        request, complaint = parsed(raw)
+        request = None
+        refusal = None
         with self.lock:
             self.raw.append(raw)
+            try:
+                request = parsed(raw)
+                check(request, self.window)
+                self.check_thoughts(request["messages"])
+            except Refused as refused:
+                refusal = str(refused)
             self.requests.append(request)
             if denied:
                 return request, denied
-            complaint = complaint or refusal(request, self.window) or self.forged(request)
-            if complaint:
-                self.refused.append(complaint)
-                return request, Status(400, complaint)
+            if refusal:
+                self.refused.append(refusal)
+                return request, Status(400, refusal)
             return request, self.script(request)
 
-    def forged(self, request):
-        """Complain of a thinking block that this server never sent."""
-        for block in chain.from_iterable(turns(request["messages"])):
-            if is_thought(block) and thought(block) not in self.thoughts:
-                return "messages: `thinking` or `redacted_thinking` blocks cannot be modified."
+    def check_thoughts(self, messages):
+        """Each thinking block is one that this server sent."""
+        for content in turns(messages):
+            for block in content:
+                if is_thought(block) and thought(block) not in self.thoughts:
+                    raise Refused(
+                        "messages: `thinking` or `redacted_thinking` blocks cannot be modified."
+                    )
 
     def answer(self, request, content, stop_reason):
         """The body of a reply, recorded."""
         with self.lock:
-            content = [self.named(block) for block in content]
+            content = [self.with_id(block) for block in content]
             self.thoughts.update(thought(block) for block in content if is_thought(block))
-            self.usage.append(measure(request, content, self.cache))
-            return {"id": f"msg_{len(self.usage):04}", "type": "message", "role": "assistant", "content": content,
-                    "model": request["model"], "stop_reason": stop_reason, "stop_sequence": None,
-                    "usage": self.usage[-1]}
+            usage = measure(request, content, self.cache)
+            self.usage.append(usage)
+            return {
+                "id": f"msg_{len(self.usage):04}",
+                "type": "message",
+                "role": "assistant",
+                "content": content,
+                "model": request["model"],
+                "stop_reason": stop_reason,
+                "stop_sequence": None,
+                "usage": usage,
+            }
 
-    def named(self, block):
-        """The block as it is sent: see `reply`."""
+    def with_id(self, block):
+        """A block as it is sent: `reply` says what becomes of the id of a call."""
         if not isinstance(block, dict) or block.get("type") != "tool_use":
             return block
         if "id" not in block:
-            return {"id": f"toolu_{next(self.ids):04}", **block}
-        return {name: value for name, value in block.items() if name != "id" or value is not None}
+            return {"id": f"toolu_{next(self.call_numbers):04}", **block}
+        if block["id"] is None:
+            return {name: value for name, value in block.items() if name != "id"}
+        return block
+
+
+def in_order(script):
+    """A function that plays the items of a script, one for each request."""
+    items = iter(script)
+
+    def next_item(request):
+        return next(items, THE_END)
+
+    return next_item
 
 
 def parsed(raw):
-    """The JSON of a body and None, or None and the complaint. An escaped lone surrogate is JSON for Python alone."""
+    """The JSON of a body.  Raises Refused if it is none."""
     try:
         body = json.loads(raw.decode())
-        as_json(body).encode()
-        return body, None
+        as_json(body).encode()  # half an emoji, escaped, is JSON for Python alone
     except ValueError as error:
-        return None, f"The request body is not valid JSON: {error}"
+        raise Refused(f"The request body is not valid JSON: {error}")
+    return body
 
 
 def is_thought(block):
@@ -425,49 +603,70 @@ class Handler(BaseHTTPRequestHandler):
     def do_POST(self):
         raw = self.rfile.read(int(self.headers.get("content-length", 0)))
         if urlsplit(self.path).path == "/v1/messages":
-            self.play(*self.server.receive(raw, self.denied()))
+            request, item = self.server.receive(raw, self.denied())
+            self.play(request, item)
         else:
             self.play(None, self.denied() or Status(404))
 
     def do_GET(self):
+        """The Models API."""
         model = unquote(self.path.partition("/v1/models/")[2])
         if model:
             self.server.model_requests.append(self.path)
-        missing = None if model and self.server.models else Status(404)
-        if failed := self.denied() or missing:
-            self.play(None, failed)
+        denied = self.denied()
+        if denied:
+            self.play(None, denied)
+        elif not model or not self.server.models:
+            self.play(None, Status(404))
         else:
-            self.send(200, {"type": "model", "id": model, "display_name": model, "created_at": "2026-01-01T00:00:00Z",
-                            "lifecycle": "active", "max_input_tokens": self.server.window, "max_tokens": 128_000})
+            self.send(200, {
+                "type": "model",
+                "id": model,
+                "display_name": model,
+                "created_at": "2026-01-01T00:00:00Z",
+                "lifecycle": "active",
+                "max_input_tokens": self.server.window,
+                "max_tokens": 128_000,
+            })
 
     def denied(self):
-        key = self.headers.get("x-api-key") or self.headers.get("authorization", "").removeprefix("Bearer ")
-        if key in ("", "wrong"):
-            return Status(401, None if key else "x-api-key header is required")
+        """The answer to a client with no key or a wrong one; None for any other."""
+        bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
+        key = self.headers.get("x-api-key") or bearer
+        if not key:
+            return Status(401, "x-api-key header is required")
+        if key == "wrong":
+            return Status(401)
+        return None
 
     def play(self, request, item):
         match item:
             case Cut():
                 self.close_connection = True
-            case Wait(event, then, arrived):
-                arrived.set()
-                while not (event.wait(0.01) or self.server.closing.is_set()):
-                    pass
-                self.play(request, then)
-            case Slow(seconds, then):
-                self.server.closing.wait(seconds)
-                self.play(request, then)
-            case Status(code, message, headers):
-                kind, words = ERRORS.get(code, ERRORS[500])
-                error = {"type": "error", "error": {"type": kind, "message": message or words}}
-                self.send(code, error, {"retry-after-ms": 1, **headers})
+            case Wait():
+                item.arrived.set()
+                while not self.server.closing.is_set():
+                    if item.event.wait(0.01):
+                        break
+                self.play(request, item.then)
+            case Slow():
+                self.server.closing.wait(item.seconds)
+                self.play(request, item.then)
+            case Status():
+                kind, usual = ERRORS.get(item.code, ERRORS[500])
+                error = {"type": kind, "message": item.message or usual}
+                headers = {"retry-after-ms": 1, **item.headers}
+                self.send(item.code, {"type": "error", "error": error}, headers)
             case _:
-                self.send(200, self.server.answer(request, **item))
+                body = self.server.answer(request, item["content"], item["stop_reason"])
+                self.send(200, body)
 
     def send(self, code, body, headers={}):
         data = json.dumps(body).encode()
         self.send_response(code)
-        for name, value in {"content-type": "application/json", "content-length": len(data), **headers}.items():
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", len(data))
+        for name, value in headers.items():
             self.send_header(name, value)
         self.end_headers()
         self.wfile.write(data)
