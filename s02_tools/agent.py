@@ -192,7 +192,8 @@ def bash(command):
         raise PermissionError(f"not run: this could {harm}")
     # Into a file, not a pipe: a flood is never in memory, and a child that the command
     # leaves in the background does not hold the call.
-    with tempfile.TemporaryFile("a+b") as output:
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with folder, open(f"{folder.name}/output", "a+b") as output:
         process = subprocess.Popen(
             command,
             shell=True,

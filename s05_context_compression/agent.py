@@ -11,7 +11,7 @@ they come, then old ones, and at last a summary takes the place of all that is o
                                     s03  todo, and a reminder in the last tool_result
                                     s04  task: the same loop on another list
                                     s05  compact; the list is made to fit the window
-New: RESULT_TOKENS, QUOTE_TOKENS, SHARE_KEPT, LONG, LONG_REFUSED, SUM_UP, USED_PATHS, FOLDER, Memory, ask_within_window, compress, make_room, offload, trim, summarise, ask_for_summary, tail_start, context_window, full_at, is_full, asks_to_compress, estimate, tokens_in, measure, size_after, have_patience, warn_of_small_window, take_up, new_file, record, as_text, shrink, compact
+New: RESULT_TOKENS, QUOTE_TOKENS, SHARE_KEPT, SHARE_GROWN, LONG, LONG_REFUSED, SUM_UP, USED_PATHS, ADVISED, FOLDER, Memory, ask_within_window, compress, make_room, offload, trim, summarise, ask_for_summary, tail_start, context_window, full_at, is_full, asks_to_compress, estimate, tokens_in, measure, size_after, have_patience, warn_of_small_window, advise, take_up, new_file, record, as_text, shrink, compact
 Changed: agent_loop, run_tool, bash, SKIP, Agent, main
 """
 import contextlib
@@ -205,7 +205,8 @@ def bash(command):
         raise PermissionError(f"not run: this could {harm}")
     # Into a file, not a pipe: a flood is never in memory, and a child that the command
     # leaves in the background does not hold the call.
-    with tempfile.TemporaryFile("a+b") as output:
+    folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+    with folder, open(f"{folder.name}/output", "a+b") as output:
         process = subprocess.Popen(
             command,
             shell=True,
@@ -878,6 +879,7 @@ PARENT = Agent(
 RESULT_TOKENS = 20_000  # a longer result is offloaded
 QUOTE_TOKENS = 4_000  # of a longer request a summary quotes the ends
 SHARE_KEPT = 0.1  # the newest part of the window, which stays as it is
+SHARE_GROWN = 0.2  # how much of the window must be new before a list is cut again
 LONG = {"tool_use": 1_000, "tool_result": 1_000}  # characters that a block may keep
 LONG_REFUSED = {"tool_use": 200, "tool_result": 200, "text": 4_000}  # after a refusal
 SUM_UP = {
@@ -885,7 +887,8 @@ SUM_UP = {
     "content": "Sum up, without tools, under these headings: "
     "## Session intent, ## Summary, ## Artifacts, ## Next steps.",
 }
-USED_PATHS = set()
+USED_PATHS = set()  # of the files that were made
+ADVISED = []  # what the person was told of limits that are too low
 FOLDER = Path(".agent", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")  # this session's
 SKIP.add(".agent")
 try:
@@ -908,7 +911,6 @@ class Memory:
     history: str = ""  # the path of the file that has everything
     recorded: int = 0  # messages that are in that file
     patience: float = 0  # tokens: a smaller list is left alone, as cutting it did not help
-    is_warned: bool = False  # the person knows that cutting does not help
 
 
 def ask_within_window(messages, agent):
@@ -1135,14 +1137,12 @@ def size_after(shorter, messages, agent):
 
 
 def have_patience(messages, agent):
-    """Leave the list alone until it has grown by a real share of the window; once, say why."""
+    """Leave the list alone until it has grown by a real share of the window."""
     memory = agent.memory
     size = tokens_in(messages, agent)
-    memory.patience = size + SHARE_KEPT * context_window()
-    if size > full_at() and not memory.is_warned:
-        memory.is_warned = True
-        fault = f"still {size:,} tokens, over the limit of {full_at():,.0f}"
-        show("notice", f"[{fault}: raise CONTEXT_WINDOW or COMPRESS_AT]")
+    memory.patience = size + SHARE_GROWN * context_window()
+    if size > full_at():
+        advise(f"still {size:,} tokens, over the limit of {full_at():,.0f}")
 
 
 def warn_of_small_window():
@@ -1150,7 +1150,13 @@ def warn_of_small_window():
     overhead = estimate([SYSTEM, TOOLS])
     limit = COMPRESS_AT * (CONTEXT_WINDOW or 200_000)
     if overhead > limit:
-        fault = f"the tools alone are {overhead:,} tokens, over the limit of {limit:,.0f}"
+        advise(f"the tools alone are {overhead:,} tokens, over the limit of {limit:,.0f}")
+
+
+def advise(fault):
+    """Tell the person what to change, once a session."""
+    if not ADVISED:
+        ADVISED.append(fault)
         show("notice", f"[{fault}: raise CONTEXT_WINDOW or COMPRESS_AT]")
 
 

@@ -52,6 +52,8 @@ PRINTS = {
     "kill -9 $$": "\n[exit status -9]",
     r"printf '\377\300a\303\274'": "\ufffd\ufffda\u00fc",
     r"printf 'a\r\nb\rc'": "a\r\nb\rc",
+    "echo one; echo two >> /dev/stderr; echo three": "one\ntwo\nthree\n",
+    "echo two > /dev/stderr; echo three": "two\nthree\n",
 }
 
 

@@ -524,6 +524,33 @@ def test_ctrl_c_in_a_summary_leaves_the_list_as_it_was(start):
     assert not cuts(session) and not session.api.refused
 
 
+# ---- Summaries that cannot help --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("settings", [{"COMPRESS_AT": "0.003"}, {"CONTEXT_WINDOW": "8000", "COMPRESS_AT": "0.08"}], ids=str)
+def test_summaries_that_cannot_help_are_not_paid_at_every_step(start, settings):
+    steps = [calls(LOOK, text=text(n, 400)) for n in range(12)]
+    session = start(LESSON, model(*steps, says("Done.")), **settings)
+    seen = session.talk(GOAL)
+    summaries = sum(map(wants_summary, session.api.requests))
+    assert "Done." in seen
+    assert summaries <= 3
+    assert seen.count("raise CONTEXT_WINDOW or COMPRESS_AT") == 1
+
+
+def test_a_window_too_small_for_the_tools_is_said_at_the_start(start):
+    session = start(LESSON, model(says("Hello.")), CONTEXT_WINDOW="700")
+    first, *_ = session.talk("hello").splitlines()
+    assert "raise CONTEXT_WINDOW or COMPRESS_AT" in first and "the tools alone" in first
+
+
+def test_words_that_were_offloaded_and_then_refused_are_taken_back(start):
+    too_long = Status(400, TOO_LONG)
+    session = start(LESSON, model(says("Noted."), too_long, too_long, says("Yes."), summary=too_long), window=WINDOW)
+    session.talk("one", "z" * 100_000, "two")
+    assert [message["content"] for message in session.sent() if message["role"] == "user"] == ["one", "two"]
+
+
 # ---- The limits ------------------------------------------------------------------------------------------------------
 
 

@@ -1,6 +1,7 @@
 """The file tools: text goes through unchanged, nothing leads out of the working directory, nothing floods or hangs."""
 import os
 import re
+import signal
 import sys
 import threading
 import tracemalloc
@@ -221,6 +222,61 @@ def test_a_pattern_that_is_none_is_an_error_in_words(use):
                   *[("glob", {"pattern": pattern}) for pattern in ("", "/etc/*")])
     assert all(len(words) > len("Error: ") for words in errors(results))
     assert "unterminated subpattern" in results[0]["content"]
+
+
+# ---- Nothing takes for ever ------------------------------------------------------------------------------------------
+
+has_alarm = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such alarm clock")
+
+
+@has_alarm
+def test_a_search_that_would_never_end_is_stopped_with_advice(start):
+    session = start("s02_tools", [calls(("grep", {"pattern": "(a+)+$"}), ("glob", {"pattern": "*"})), says("Done.")])
+    session.lesson.SEARCH_TIME = 0.2
+    (session.folder / "trap").write_text("a" * 60 + "!\n")
+    assert "Done." in session.talk("go")
+    stopped, found = session.results()
+    assert stopped["is_error"]
+    assert "stopped after 0.2 s: try a simpler pattern" in stopped["content"]
+    assert found["content"] == "trap"
+
+
+@has_alarm
+def test_the_alarm_of_a_search_does_not_ring_after_it(start):
+    wait = ("bash", {"command": "sleep 0.5; echo slept"})
+    session = start("s02_tools", [calls(("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), wait)])
+    session.lesson.SEARCH_TIME = 0.2
+    session.talk("go")
+    assert session.results()[-1]["content"] == "slept\n"
+
+
+@posix
+def test_a_search_walks_past_a_pipe(use, environment):
+    os.mkfifo("pipe")
+    (environment / "file").write_text("needle\n")
+    assert contents(use(("grep", {"pattern": "needle"}))) == ["file:1: needle"]
+
+
+# ---- Arguments -------------------------------------------------------------------------------------------------------
+
+
+def test_a_number_that_comes_as_text_is_taken(use, environment):
+    (environment / "file").write_text("one\ntwo\nthree\n", newline="\n")
+    ask = ("read_file", {"path": "file", "offset": "2", "limit": "1"})
+    assert contents(use(ask)) == ["two\n\n[there is more: go on with offset=3]"]
+
+
+@pytest.mark.parametrize("wrong", ["two", "2.5", 2.5, True, [2], {"n": 2}, ""])
+def test_an_argument_of_the_wrong_type_is_named_with_its_schema(use, environment, wrong):
+    (environment / "file").write_text("one\n")
+    [words] = errors(use(("read_file", {"path": "file", "offset": wrong})))
+    assert "'offset' must be like {\"type\": \"integer\"}" in words
+    assert f"got {str(wrong)!r}" in words
+
+
+def test_text_for_a_text_is_never_taken_for_json(use, environment):
+    contents(use(("write_file", {"path": "file", "content": "[1, 2]"})))
+    assert (environment / "file").read_text() == "[1, 2]"
 
 
 # ---- Nothing leads out -----------------------------------------------------------------------------------------------

@@ -189,6 +189,77 @@ def test_half_an_emoji_does_not_end_the_session(meet):
     assert shown(session)[0] == "Here: ?"
 
 
+# ---- Blocks that the API would not take back -------------------------------------------------------------------------
+
+NO_OBJECTS = ['{"command": "echo hi"', ["echo hi"], 7, None, True]
+
+
+def test_a_call_whose_input_is_no_object_is_answered_with_what_an_input_must_be(meet):
+    broken = [{"type": "tool_use", "name": "bash", "input": wrong} for wrong in NO_OBJECTS]
+    session = meet([reply(broken, "tool_use"), says("Oh.")])
+    results = session.results(1)
+    assert len(results) == len(NO_OBJECTS)
+    for result, wrong in zip(results, NO_OBJECTS):
+        assert result["is_error"]
+        assert "must be a JSON object" in result["content"]
+        assert repr(wrong) in result["content"]
+
+
+IDS = [None, "", "with a space", 5, "call_1", "call_1"]
+
+
+def test_a_call_with_a_bad_id_is_run_under_a_good_one(meet):
+    odd = [{"type": "tool_use", "id": name, "name": "bash", "input": {"command": "echo hi"}} for name in IDS]
+    session = meet([reply(odd, "tool_use"), says("Done.")])
+    results = session.results(1)
+    assert [result["content"] for result in results] == ["hi\n"] * len(IDS)
+    assert len({result["tool_use_id"] for result in results}) == len(IDS)
+    assert results[4]["tool_use_id"] == "call_1"  # a good one stays
+
+
+def test_an_id_of_an_earlier_turn_is_not_used_again(meet):
+    again = {**bash("echo hi"), "id": "call_1"}
+    session = meet([reply([again], "tool_use"), says("Done."), reply([again], "tool_use"), says("Done.")], questions=2)
+    assert session.results(3)[0]["content"] == "hi\n"
+
+
+NAMES = [None, "", " ", "two words", "n" * 300, 5]
+
+
+def test_a_call_with_a_bad_name_is_answered_with_the_tools_there_are(meet):
+    nameless = [{"type": "tool_use", "name": name, "input": {}} for name in NAMES]
+    without = {"type": "tool_use", "input": {}}
+    session = meet([reply([*nameless, without], "tool_use"), says("Oh.")])
+    for result in session.results(1):
+        assert result["is_error"]
+        assert "the tools are: bash" in result["content"]
+
+
+UNKNOWN = {"type": "hologram", "light": 1}
+TEXTLESS = {"type": "text"}
+UNSIGNED = {"type": "thinking", "thinking": "Hm."}
+
+
+def test_a_block_that_cannot_go_back_is_left_out(meet):
+    odd = [UNKNOWN, TEXTLESS, {"type": "text", "text": None}, UNSIGNED, text("So."), bash("echo hi"), UNKNOWN]
+    session = meet([reply(odd, "tool_use"), says("Done.")])
+    kept = session.sent(1)[1]["content"]
+    assert [block["type"] for block in kept] == ["text", "tool_use"]
+    assert session.results(1)[0]["content"] == "hi\n"
+
+
+def test_a_thought_that_was_cut_off_after_words_is_left_out(meet):
+    session = meet([reply([text("So."), THOUGHT], "max_tokens")])
+    assert session.sent()[1]["content"] == [text("So.")]
+
+
+@pytest.mark.parametrize("stop", ["end_turn", "stop", "stop_sequence", "pause_turn", "never_heard_of"])
+def test_a_whole_call_is_run_whatever_the_reply_says_of_its_end(meet, stop):
+    session = meet([reply([text("I look."), bash("echo hi")], stop), says("Done.")])
+    assert session.results(1)[0]["content"] == "hi\n"
+    assert shown(session)[-2:] == ["Done.", "[end_turn]"]
+
+
 # ---- Requests that fail ----------------------------------------------------------------------------------------------
 
 FAILURES = {  # and how often the SDK tries: it knows that a bad key will not get better
@@ -238,6 +309,32 @@ def test_without_a_key_the_person_is_told_what_to_do(start, monkeypatch, lesson)
     assert not session.api.requests and shown(session, 1) == shown(session, 2)
     [line] = shown(session)
     assert all(words in line for words in ("ANTHROPIC_API_KEY", ".env", f"python tests/offline.py {lesson}"))
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_an_error_at_the_prompt_that_speaks_of_length_takes_nothing_back(start, monkeypatch, lesson):
+    """As a learner's own command at the prompt may raise one, with nothing in the list."""
+    def fails(messages):
+        raise OSError("File name too long: prompt is too long")
+
+    session = start(lesson, [says("Hello.")])
+    monkeypatch.setattr(session.lesson, "show_messages", fails)
+    seen = session.talk("/messages", "hello", "/messages", "still there?")
+    assert seen.count("OSError: File name too long") == 2
+    assert [message["content"] for message in session.sent()[::2]] == ["hello", "still there?"]
+
+
+@pytest.mark.parametrize("lesson", LESSONS[:4])  # s05 compresses first: test_compression.py
+@pytest.mark.parametrize("refusal, kept", [
+    (Status(400, "prompt is too long: 9 tokens > 8 maximum"), False),
+    (Status(413), False),
+    (Status(400, "no, thank you"), True),
+])
+def test_words_are_taken_back_if_the_api_finds_them_too_long(start, lesson, refusal, kept):
+    session = start(lesson, [refusal, says("Hello.")])
+    session.talk("a long story", "hello")
+    words = [message["content"] for message in session.sent()]
+    assert words == (["a long story", "hello"] if kept else ["hello"])
 
 
 # ---- Ctrl-C ----------------------------------------------------------------------------------------------------------

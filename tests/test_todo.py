@@ -1,4 +1,6 @@
 """The plan: the model writes it, the person sees it, and the harness reminds the model of it."""
+import json
+
 import pytest
 
 from fake_api import calls, says
@@ -76,6 +78,26 @@ def test_a_bad_list_is_an_error_and_the_old_one_stands(start):
         assert result["is_error"] and words in result["content"], items
     assert reminders(session)[-1] == [0]  # something is open, so it is still the first list
     assert seen.count("completed)\n") == 2  # its drawing, and the line about its result
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_a_list_that_comes_as_text_is_taken(start, lesson):
+    _, arguments = OPEN
+    session = start(lesson, [calls(("todo", {"items": json.dumps(arguments["items"])})), says("Done.")])
+    session.talk("go")
+    [result] = session.results()
+    assert (result["content"], result["is_error"]) == ("[x] read\n[ ] write\n(1/2 completed)", False)
+
+
+@pytest.mark.parametrize("lesson", LESSONS)
+def test_text_that_is_no_list_is_told_and_so_is_what_an_item_looks_like(start, lesson):
+    session = start(lesson, [calls(("todo", {"items": "- read\n- write"})), says("Done.")])
+    session.talk("go")
+    [result] = session.results()
+    assert result["is_error"]
+    assert "- read" in result["content"]
+    for word in ("text", "status", "pending", "in_progress", "completed"):
+        assert f'"{word}"' in result["content"]
 
 
 # ---- The reminder ----------------------------------------------------------------------------------------------------
