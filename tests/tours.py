@@ -263,7 +263,10 @@ S04 = {
     ],
 }
 
-STEP_WORDS = "This takes some words. " * 40
+TEN_STEPS = []
+for number in range(1, 11):
+    words = f"Step {number}. " + "This takes some words. " * 40
+    TEN_STEPS.append(calls(bash(f"echo step {number}"), text=words))
 
 S05 = {
     "The spare key of the till is under the blue pot. Now print 2,000 sales and read the middle.": [
@@ -283,10 +286,7 @@ S05 = {
             "Printed four times; the subagent counted the lines of code.",
         ),
     ],
-    "Sum up what we did, in ten steps.": [
-        *[calls(bash(f"echo step {n}"), text=f"Step {n}. {STEP_WORDS}") for n in range(1, 11)],
-        says("That was it."),
-    ],
+    "Sum up what we did, in ten steps.": [*TEN_STEPS, says("That was it.")],
     "Where is the spare key?": [
         search_the_history,
         says_if(
