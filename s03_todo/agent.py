@@ -644,9 +644,8 @@ def show(kind, text):
     """
     text = re.sub(CONTROL, "", text)
     if kind == "waiting":
-        columns = shutil.get_terminal_size().columns
         if ON_TERMINAL:
-            print(text[: columns - 1], end=f"{CLEAR}\r", flush=True)
+            print(text, end=f"{CLEAR}\r", flush=True)
         return
     if IN_COLOR:
         text = f"\033[{COLORS[kind]}m{text}\033[0m"

@@ -1255,12 +1255,12 @@ def show(kind, text):
     """
     if WORKING and kind != "notice":  # the child's line stands for all that it would print
         kind = "waiting"
-        text = WORKING[-1].work.line()
+        columns = shutil.get_terminal_size().columns
+        text = WORKING[-1].work.line()[: columns - 1]  # else it could not be overwritten
     text = re.sub(CONTROL, "", text)
     if kind == "waiting":
-        columns = shutil.get_terminal_size().columns
         if ON_TERMINAL:
-            print(text[: columns - 1], end=f"{CLEAR}\r", flush=True)
+            print(text, end=f"{CLEAR}\r", flush=True)
         return
     if IN_COLOR:
         text = f"\033[{COLORS[kind]}m{text}\033[0m"

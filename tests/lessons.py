@@ -40,6 +40,17 @@ def code_lines(lesson):
     return len(lines - docstring_lines(text))
 
 
+def code_tokens(lesson):
+    """The size of the code, whatever its layout: its names, numbers, strings and signs."""
+    text = source(lesson)
+    skipped = docstring_lines(text)
+    count = 0
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in NOT_CODE and token.start[0] not in skipped:
+            count += 1
+    return count
+
+
 def docstring_lines(text):
     lines = set()
     for node in ast.walk(ast.parse(text)):

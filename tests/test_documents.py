@@ -105,9 +105,10 @@ def test_the_picture_is_the_one_that_the_tour_draws(toured):
 @in_every_lesson
 def test_the_numbers_in_the_table_are_right(lesson):
     row = next(line for line in text_of("README.md").splitlines() if line.startswith(f"| [{lesson}]"))
-    *_, code, kept, step = [cell.strip() for cell in row.strip("|").split("|")]
+    *_, code, tokens, kept, step = [cell.strip() for cell in row.strip("|").split("|")]
     before = BEFORE[lesson]
     assert int(code) == lessons.code_lines(lesson)
+    assert int(tokens.replace(",", "")) == lessons.code_tokens(lesson)
     assert kept == (f"{100 * lessons.kept(before, lesson):.1f} %" if before else "")
     assert step == (f"`git diff --no-index -U0 {before}/agent.py {lesson}/agent.py`" if before else "")
 
