@@ -1,4 +1,5 @@
 """bash: what comes back of a command, what a command cannot do to the session, and what is not run at all."""
+
 import os
 import select
 import shutil
@@ -11,12 +12,17 @@ import pytest
 from conftest import load
 from fake_api import calls, says
 
-pytestmark = pytest.mark.skipif(os.name != "posix", reason="the commands are written for a POSIX shell")
+pytestmark = pytest.mark.skipif(
+    os.name != "posix", reason="the commands are written for a POSIX shell"
+)
 
 
-@pytest.fixture(params=["s01_agent_loop", "s05_context_compression"])  # the two texts of bash that there are
+@pytest.fixture(
+    params=["s01_agent_loop", "s05_context_compression"]
+)  # the two texts of bash that there are
 def run(request, start):
     """``run(command, ..., **constants)``: the results as the model gets them; the session goes on after them."""
+
     def run(*commands, **constants):
         asked = calls(*[("bash", {"command": command}) for command in commands])
         session = start(request.param, [asked, says("Done.")])
@@ -36,11 +42,13 @@ def ended(environment):
     """
     os.mkfifo("held")
     held = os.open("held", os.O_RDONLY | os.O_NONBLOCK)
-    yield lambda: held in select.select([held], [], [], 5)[0]  # readable: there is no more to come
+    yield (
+        lambda: held in select.select([held], [], [], 5)[0]
+    )  # readable: there is no more to come
     os.close(held)
 
 
-# ---- What comes back -------------------------------------------------------------------------------------------------
+# ---- What comes back ---------------------------------------------------------------------------
 
 
 PRINTS = {
@@ -59,7 +67,9 @@ PRINTS = {
 
 def test_what_a_command_prints_is_the_result(run):
     results = run(*PRINTS)
-    assert {command: result["content"] for command, result in zip(PRINTS, results)} == PRINTS
+    assert {
+        command: result["content"] for command, result in zip(PRINTS, results)
+    } == PRINTS
     assert not any(result["is_error"] for result in results)
 
 
@@ -69,12 +79,21 @@ def test_any_bytes_may_be_printed(run):
 
 
 def test_what_is_printed_does_not_steer_the_terminal(start):
-    session = start("s01_agent_loop", [calls(("bash", {"command": r"printf 'a\033[31mb\007c\302\233d'"}))])
+    session = start(
+        "s01_agent_loop",
+        [calls(("bash", {"command": r"printf 'a\033[31mb\007c\302\233d'"}))],
+    )
     assert "\na[31mbcd\n" in session.talk("go")
 
 
-@pytest.mark.parametrize("size, missing", [(50_000, ""), (50_001, "\n[... 1 bytes not shown ...]\n"),
-                                           (75_010, "\n[... 25,010 bytes not shown ...]\n")])
+@pytest.mark.parametrize(
+    "size, missing",
+    [
+        (50_000, ""),
+        (50_001, "\n[... 1 bytes not shown ...]\n"),
+        (75_010, "\n[... 25,010 bytes not shown ...]\n"),
+    ],
+)
 def test_of_a_long_output_head_and_tail_are_kept(start, size, missing):
     session = start("s01_agent_loop", [calls(("bash", {"command": "cat long"}))])
     long = "".join(f"{n} e\n" for n in range(size))[:size]
@@ -92,7 +111,7 @@ def test_400_mb_of_output_cost_no_memory(run):
     assert "y\ny\n" in result["content"] and "not shown" in result["content"]
 
 
-# ---- What a command cannot do ----------------------------------------------------------------------------------------
+# ---- What a command cannot do ------------------------------------------------------------------
 
 
 def test_a_background_child_lives_on_and_does_not_hold_the_call(run, ended):
@@ -119,8 +138,14 @@ def test_a_command_that_reads_gets_nothing_and_eats_no_typing(run):
 
 
 def test_a_command_that_prints_for_ever_is_killed(run, ended):
-    [result] = run("exec 9> held; yes | head -c 200000000; sleep 5", PRINT_LIMIT=1_000_000)  # if it is not, it ends well
-    assert result["is_error"] and "killed" in result["content"] and "y\ny\n" in result["content"]
+    [result] = run(
+        "exec 9> held; yes | head -c 200000000; sleep 5", PRINT_LIMIT=1_000_000
+    )  # if it is not, it ends well
+    assert (
+        result["is_error"]
+        and "killed" in result["content"]
+        and "y\ny\n" in result["content"]
+    )
     assert ended()
 
 
@@ -129,24 +154,35 @@ FAMILY = "exec 9> held; trap '' INT TERM HUP; echo before; (sleep 20; echo never
 
 def test_at_the_time_limit_everything_dies_and_what_was_printed_is_told(run, ended):
     [result] = run(FAMILY + "sleep 20", TIME_LIMIT=0.3)
-    assert result["is_error"] and "killed after 0.3 s" in result["content"] and result["content"].endswith("before\n")
+    assert (
+        result["is_error"]
+        and "killed after 0.3 s" in result["content"]
+        and result["content"].endswith("before\n")
+    )
     assert ended()
 
 
 def test_on_ctrl_c_everything_dies_and_what_was_printed_is_told(run, ended):
     [result] = run(FAMILY + "sleep 0.1; kill -INT $PPID; sleep 20")
-    assert result["is_error"] and "Interrupted" in result["content"] and result["content"].endswith("before\n")
+    assert (
+        result["is_error"]
+        and "Interrupted" in result["content"]
+        and result["content"].endswith("before\n")
+    )
     assert ended()
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("pkill"), reason="needs a pkill that knows sessions")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not shutil.which("pkill"),
+    reason="needs a pkill that knows sessions",
+)
 def test_a_child_in_a_process_group_of_its_own_dies_too(run, ended):
     """As `timeout` makes one, which models like to put before what they run."""
     [result] = run("exec 9> held; timeout 60 sleep 20 | cat", TIME_LIMIT=0.3)
     assert result["is_error"] and ended()
 
 
-# ---- What is not run -------------------------------------------------------------------------------------------------
+# ---- What is not run ---------------------------------------------------------------------------
 # Asked of `denied` alone: no test hands these to a shell.
 
 REFUSED = """

@@ -1,4 +1,5 @@
 """The file tools: text goes through unchanged, nothing leads out of the working directory, nothing floods or hangs."""
+
 import os
 import re
 import signal
@@ -11,12 +12,15 @@ import pytest
 from conftest import interrupt
 from fake_api import calls, says
 
-posix = pytest.mark.skipif(os.name != "posix", reason="links and pipes as POSIX has them")
+posix = pytest.mark.skipif(
+    os.name != "posix", reason="links and pipes as POSIX has them"
+)
 
 
 @pytest.fixture
 def use(start):
     """``use((tool, arguments), ...)``: the results of these calls, all in one reply; the session goes on after them."""
+
     def use(*asked):
         session = start("s02_tools", [calls(*asked), says("Done.")])
         session.talk("go", "and now?")
@@ -36,47 +40,80 @@ def errors(results):
     return [result["content"] for result in results]
 
 
-# ---- Text goes through unchanged -------------------------------------------------------------------------------------
+# ---- Text goes through unchanged ---------------------------------------------------------------
 
-TEXTS = ["a\r\nb\r\n", "a\nb", "a\r\nb\nc\rd", "\n\n \t\n", "\u00fc \U0001f642 \u4f60\u597d \U00020000\n", "\ufeffa\n",
-         "a\x0bb\x0cc\x1cd\x85e\u2028f\n", "a\0b\x1b[0m\n", "x" * 30_000 + "\r\n" + "y" * 9_999 + "\r\nz"]
+TEXTS = [
+    "a\r\nb\r\n",
+    "a\nb",
+    "a\r\nb\nc\rd",
+    "\n\n \t\n",
+    "\u00fc \U0001f642 \u4f60\u597d \U00020000\n",
+    "\ufeffa\n",
+    "a\x0bb\x0cc\x1cd\x85e\u2028f\n",
+    "a\0b\x1b[0m\n",
+    "x" * 30_000 + "\r\n" + "y" * 9_999 + "\r\nz",
+]
 
 
 def test_text_is_written_and_read_exactly(use, environment):
-    results = use(*[("write_file", {"path": f"new/folder/{n}", "content": text}) for n, text in enumerate(TEXTS)],
-                  *[("read_file", {"path": f"new/folder/{n}"}) for n in range(len(TEXTS))])
-    assert contents(results)[len(TEXTS):] == TEXTS
-    assert [(environment / f"new/folder/{n}").read_bytes().decode() for n in range(len(TEXTS))] == TEXTS
+    results = use(
+        *[
+            ("write_file", {"path": f"new/folder/{n}", "content": text})
+            for n, text in enumerate(TEXTS)
+        ],
+        *[("read_file", {"path": f"new/folder/{n}"}) for n in range(len(TEXTS))],
+    )
+    assert contents(results)[len(TEXTS) :] == TEXTS
+    assert [
+        (environment / f"new/folder/{n}").read_bytes().decode()
+        for n in range(len(TEXTS))
+    ] == TEXTS
 
 
 def test_an_empty_file_is_no_error(use, environment):
-    results = use(("write_file", {"path": "empty", "content": ""}), ("read_file", {"path": "empty"}))
+    results = use(
+        ("write_file", {"path": "empty", "content": ""}),
+        ("read_file", {"path": "empty"}),
+    )
     assert contents(results) == ["wrote 0 characters to empty", "(no output)"]
     assert (environment / "empty").read_bytes() == b""
 
 
 def test_a_file_that_is_not_utf_8_can_be_read_and_searched(use, environment):
     (environment / "latin").write_bytes(b"na\xefve caf\xe9\n")
-    assert contents(use(("read_file", {"path": "latin"}), ("grep", {"pattern": "caf"}))) == [
-        "na\ufffdve caf\ufffd\n", "latin:1: na\ufffdve caf\ufffd"]
+    assert contents(
+        use(("read_file", {"path": "latin"}), ("grep", {"pattern": "caf"}))
+    ) == ["na\ufffdve caf\ufffd\n", "latin:1: na\ufffdve caf\ufffd"]
 
 
 def test_content_that_is_no_text_leaves_the_file_as_it_was(use, environment):
     (environment / "file").write_text("mine")
-    errors(use(*[("write_file", {"path": "file", "content": content}) for content in (None, 5, {"a": 1}, ["a"])]))
+    errors(
+        use(
+            *[
+                ("write_file", {"path": "file", "content": content})
+                for content in (None, 5, {"a": 1}, ["a"])
+            ]
+        )
+    )
     assert (environment / "file").read_text() == "mine"
 
 
-@pytest.mark.parametrize("before, old, new, after", [
-    (b"one\ntwo\nthree", "two", "2", b"one\n2\nthree"),
-    (b"one\r\ntwo\r\nthree", "one\ntwo", "1\n2\n2", b"1\r\n2\r\n2\r\nthree"),
-    (b"one\r\ntwo\r\n", "one\r\n", "1\r\n", b"1\r\ntwo\r\n"),
-    (b"one\ntwo\r\nthree\n", "two\r\n", "2\n", b"one\n2\nthree\n"),
-    (b"a\xff\xfe two", "two", "\u00fc", b"a\xff\xfe \xc3\xbc"),
-    (b"price", "price", r"\1 \g<0> $1", rb"\1 \g<0> $1"),
-    (b"a.b", ".", "", b"ab"),
-])
-def test_an_edit_changes_what_it_is_asked_to_and_no_other_byte(use, environment, before, old, new, after):
+@pytest.mark.parametrize(
+    "before, old, new, after",
+    [
+        (b"one\ntwo\nthree", "two", "2", b"one\n2\nthree"),
+        (b"one\r\ntwo\r\nthree", "one\ntwo", "1\n2\n2", b"1\r\n2\r\n2\r\nthree"),
+        (b"one\r\ntwo\r\n", "one\r\n", "1\r\n", b"1\r\ntwo\r\n"),
+        (b"one\ntwo\r\nthree\n", "two\r\n", "2\n", b"one\n2\nthree\n"),
+        (b"a\xff\xfe two", "two", "\u00fc", b"a\xff\xfe \xc3\xbc"),
+        (b"price", "price", r"\1 \g<0> $1", rb"\1 \g<0> $1"),
+        (b"a.b", ".", "", b"ab"),
+    ],
+)
+def test_an_edit_changes_what_it_is_asked_to_and_no_other_byte(
+    use, environment, before, old, new, after
+):
     (environment / "file").write_bytes(before)
     contents(use(("edit_file", {"path": "file", "old_text": old, "new_text": new})))
     assert (environment / "file").read_bytes() == after
@@ -84,8 +121,18 @@ def test_an_edit_changes_what_it_is_asked_to_and_no_other_byte(use, environment,
 
 def test_an_edit_needs_exactly_one_occurrence(use, environment):
     (environment / "file").write_bytes(b"aaa b b c")
-    results = use(*[("edit_file", {"path": "file", "old_text": old, "new_text": "x"}) for old in ("z", "b", "aa", "")])
-    assert [re.findall(r"found (\d)", words) for words in errors(results)] == [["0"], ["2"], ["2"], ["0"]]
+    results = use(
+        *[
+            ("edit_file", {"path": "file", "old_text": old, "new_text": "x"})
+            for old in ("z", "b", "aa", "")
+        ]
+    )
+    assert [re.findall(r"found (\d)", words) for words in errors(results)] == [
+        ["0"],
+        ["2"],
+        ["2"],
+        ["0"],
+    ]
     assert (environment / "file").read_bytes() == b"aaa b b c"
 
 
@@ -93,60 +140,113 @@ def test_an_edit_needs_exactly_one_occurrence(use, environment):
 def test_an_edited_script_can_still_be_run(use, environment):
     (environment / "run.sh").write_text("echo one")
     (environment / "run.sh").chmod(0o755)
-    assert contents(use(("edit_file", {"path": "run.sh", "old_text": "one", "new_text": "two"}),
-                        ("bash", {"command": "./run.sh"})))[1] == "two\n"
+    assert (
+        contents(
+            use(
+                ("edit_file", {"path": "run.sh", "old_text": "one", "new_text": "two"}),
+                ("bash", {"command": "./run.sh"}),
+            )
+        )[1]
+        == "two\n"
+    )
 
 
-# ---- What cannot be read ---------------------------------------------------------------------------------------------
+# ---- What cannot be read -----------------------------------------------------------------------
 
 
 def test_a_path_that_is_no_file_is_an_error_that_names_it(use, environment):
     (environment / "folder").mkdir()
-    results = use(*[("read_file", {"path": path}) for path in ("missing", "folder", "folder/missing")],
-                  ("write_file", {"path": "folder", "content": "x"}), ("grep", {"pattern": "x", "path": "missing"}),
-                  ("edit_file", {"path": "missing", "old_text": "a", "new_text": "b"}))
+    results = use(
+        *[
+            ("read_file", {"path": path})
+            for path in ("missing", "folder", "folder/missing")
+        ],
+        ("write_file", {"path": "folder", "content": "x"}),
+        ("grep", {"pattern": "x", "path": "missing"}),
+        ("edit_file", {"path": "missing", "old_text": "a", "new_text": "b"}),
+    )
     names = ["missing", "folder", "missing", "folder", "missing", "missing"]
-    assert all(name in words for name, words in zip(names, errors(results), strict=True))
+    assert all(
+        name in words for name, words in zip(names, errors(results), strict=True)
+    )
 
 
 def test_paths_that_no_system_knows_are_errors(use):
-    errors(use(*[("read_file", {"path": path}) for path in ("", ".", "a\0b", "x" * 5000, "a/" * 3000)]))
+    errors(
+        use(
+            *[
+                ("read_file", {"path": path})
+                for path in ("", ".", "a\0b", "x" * 5000, "a/" * 3000)
+            ]
+        )
+    )
 
 
 def test_lines_that_are_not_there_are_errors(use, environment):
     (environment / "file").write_text("one\ntwo\n")
-    for words in errors(use(*[("read_file", {"path": "file", **where}) for where in (
-            {"offset": 0}, {"offset": -1}, {"limit": 0}, {"offset": "x"}, {"offset": [1]})])):
+    for words in errors(
+        use(
+            *[
+                ("read_file", {"path": "file", **where})
+                for where in (
+                    {"offset": 0},
+                    {"offset": -1},
+                    {"limit": 0},
+                    {"offset": "x"},
+                    {"offset": [1]},
+                )
+            ]
+        )
+    ):
         assert "offset" in words or "int" in words
-    assert errors(use(("read_file", {"path": "file", "offset": 3}))) == ["Error: ValueError: file ends at line 2"]
+    assert errors(use(("read_file", {"path": "file", "offset": 3}))) == [
+        "Error: ValueError: file ends at line 2"
+    ]
 
 
-# ---- Nothing floods --------------------------------------------------------------------------------------------------
+# ---- Nothing floods ----------------------------------------------------------------------------
 
 
 def test_a_file_of_100_mb_costs_no_memory(use, environment):
     with open("big", "wb") as file:
         file.truncate(100_000_000)  # one long line
     tracemalloc.start()
-    read, searched = contents(use(("read_file", {"path": "big"}), ("grep", {"pattern": "x"})))
+    read, searched = contents(
+        use(("read_file", {"path": "big"}), ("grep", {"pattern": "x"}))
+    )
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    assert peak < 20_000_000 and len(read) < 51_000 and "there is more" in read and searched == "(nothing found)"
+    assert (
+        peak < 20_000_000
+        and len(read) < 51_000
+        and "there is more" in read
+        and searched == "(nothing found)"
+    )
 
 
-@pytest.mark.parametrize("text", ["line\r\n" * 5000, "".join(f"{n} " for n in range(30_000)), "\u4f60\n" * 4001])
+@pytest.mark.parametrize(
+    "text",
+    ["line\r\n" * 5000, "".join(f"{n} " for n in range(30_000)), "\u4f60\n" * 4001],
+)
 def test_a_long_file_can_be_read_to_its_end(start, text):
     more = re.compile(r"\n\[there is more: go on with offset=(\d+)\]$")
 
     def script(request):
         last = request["messages"][-1]["content"]
         found = more.search(last[0]["content"]) if isinstance(last, list) else {1: 1}
-        return calls(("read_file", {"path": "long", "offset": int(found[1])})) if found else says("That was all.")
+        return (
+            calls(("read_file", {"path": "long", "offset": int(found[1])}))
+            if found
+            else says("That was all.")
+        )
 
     session = start("s02_tools", script)
     (session.folder / "long").write_bytes(text.encode())
     session.talk("go")
-    pages = [session.results(number)[0]["content"] for number in range(1, len(session.api.requests))]
+    pages = [
+        session.results(number)[0]["content"]
+        for number in range(1, len(session.api.requests))
+    ]
     assert "".join(more.sub("", page) for page in pages) == text
     assert len(pages) > 1 and max(map(len, pages)) < 51_000
 
@@ -164,7 +264,9 @@ def test_many_finds_are_cut_with_a_notice(use, environment):
     results = contents(use(("glob", {"pattern": "*"}), ("grep", {"pattern": "hit"})))
     found, hits = (content.splitlines() for content in results)
     assert found == [f"{number:03}" for number in range(200)] + [notice]
-    assert hits == [f"{number:03}:{line}: hit" for number in range(100) for line in (1, 2)] + [notice]
+    assert hits == [
+        f"{number:03}:{line}: hit" for number in range(100) for line in (1, 2)
+    ] + [notice]
 
 
 def test_a_find_in_a_long_line_is_shown_with_what_is_around_it(use, environment):
@@ -173,11 +275,17 @@ def test_a_find_in_a_long_line_is_shown_with_what_is_around_it(use, environment)
     assert "x needle y" in line and len(line) < 350
 
 
-# ---- What is found ---------------------------------------------------------------------------------------------------
+# ---- What is found -----------------------------------------------------------------------------
 
-FILES = {"b/a.py": "import os\n", "a.py": "import re\nos.path\n", ".git/config": "import os\n",
-         "b/.git/x.py": "import os\n", "b/c/d.txt": "no import\n", "data.py": "import os\0\n",
-         ".hidden.py": "import os\n"}
+FILES = {
+    "b/a.py": "import os\n",
+    "a.py": "import re\nos.path\n",
+    ".git/config": "import os\n",
+    "b/.git/x.py": "import os\n",
+    "b/c/d.txt": "no import\n",
+    "data.py": "import os\0\n",
+    ".hidden.py": "import os\n",
+}
 
 
 @pytest.fixture
@@ -189,49 +297,82 @@ def tree(environment):
     return environment
 
 
-@pytest.mark.parametrize("pattern, found", [
-    ("*.py", [".hidden.py", "a.py", "data.py"]),
-    ("**/*.py", [".hidden.py", "a.py", "b/a.py", "data.py"]),
-    ("b/*", ["b/a.py", "b/c/"]),
-    (".git/*", [".git/config"]),
-    ("a.py", ["a.py"]),
-    ("*.md", ["(nothing found)"]),
-])
+@pytest.mark.parametrize(
+    "pattern, found",
+    [
+        ("*.py", [".hidden.py", "a.py", "data.py"]),
+        ("**/*.py", [".hidden.py", "a.py", "b/a.py", "data.py"]),
+        ("b/*", ["b/a.py", "b/c/"]),
+        (".git/*", [".git/config"]),
+        ("a.py", ["a.py"]),
+        ("*.md", ["(nothing found)"]),
+    ],
+)
 def test_glob_finds_sorted_paths_and_leaves_git_alone(use, tree, pattern, found):
     assert contents(use(("glob", {"pattern": pattern}))) == ["\n".join(found)]
 
 
-@pytest.mark.parametrize("where, found", [
-    ({}, [".hidden.py:1: import os", "a.py:1: import re", "b/a.py:1: import os", "b/c/d.txt:1: no import"]),
-    ({"path": "b"}, ["b/a.py:1: import os", "b/c/d.txt:1: no import"]),
-    ({"path": "b/a.py"}, ["b/a.py:1: import os"]),
-    ({"path": ".git"}, [".git/config:1: import os"]),
-    ({"path": "data.py"}, ["(nothing found)"]),
-])
-def test_grep_finds_sorted_lines_and_leaves_git_and_binary_files_alone(use, tree, where, found):
+@pytest.mark.parametrize(
+    "where, found",
+    [
+        (
+            {},
+            [
+                ".hidden.py:1: import os",
+                "a.py:1: import re",
+                "b/a.py:1: import os",
+                "b/c/d.txt:1: no import",
+            ],
+        ),
+        ({"path": "b"}, ["b/a.py:1: import os", "b/c/d.txt:1: no import"]),
+        ({"path": "b/a.py"}, ["b/a.py:1: import os"]),
+        ({"path": ".git"}, [".git/config:1: import os"]),
+        ({"path": "data.py"}, ["(nothing found)"]),
+    ],
+)
+def test_grep_finds_sorted_lines_and_leaves_git_and_binary_files_alone(
+    use, tree, where, found
+):
     assert contents(use(("grep", {"pattern": "imp..t", **where}))) == ["\n".join(found)]
 
 
 def test_a_search_changes_nothing(use, tree):
     contents(use(("glob", {"pattern": "**/*"}), ("grep", {"pattern": "."})))
-    assert {path.relative_to(tree).as_posix(): path.read_text() for path in tree.rglob("*") if path.is_file()} == FILES
+    assert {
+        path.relative_to(tree).as_posix(): path.read_text()
+        for path in tree.rglob("*")
+        if path.is_file()
+    } == FILES
 
 
 def test_a_pattern_that_is_none_is_an_error_in_words(use):
-    results = use(*[("grep", {"pattern": pattern}) for pattern in ("(", "[", "*", "\\", "a{99999999999}", "(" * 5000)],
-                  *[("glob", {"pattern": pattern}) for pattern in ("", "/etc/*")])
+    results = use(
+        *[
+            ("grep", {"pattern": pattern})
+            for pattern in ("(", "[", "*", "\\", "a{99999999999}", "(" * 5000)
+        ],
+        *[("glob", {"pattern": pattern}) for pattern in ("", "/etc/*")],
+    )
     assert all(len(words) > len("Error: ") for words in errors(results))
     assert "unterminated subpattern" in results[0]["content"]
 
 
-# ---- Nothing takes for ever ------------------------------------------------------------------------------------------
+# ---- Nothing takes for ever --------------------------------------------------------------------
 
-has_alarm = pytest.mark.skipif(not hasattr(signal, "setitimer"), reason="Windows has no such alarm clock")
+has_alarm = pytest.mark.skipif(
+    not hasattr(signal, "setitimer"), reason="Windows has no such alarm clock"
+)
 
 
 @has_alarm
 def test_a_search_that_would_never_end_is_stopped_with_advice(start):
-    session = start("s02_tools", [calls(("grep", {"pattern": "(a+)+$"}), ("glob", {"pattern": "*"})), says("Done.")])
+    session = start(
+        "s02_tools",
+        [
+            calls(("grep", {"pattern": "(a+)+$"}), ("glob", {"pattern": "*"})),
+            says("Done."),
+        ],
+    )
     session.lesson.SEARCH_TIME = 0.2
     (session.folder / "trap").write_text("a" * 60 + "!\n")
     assert "Done." in session.talk("go")
@@ -244,7 +385,10 @@ def test_a_search_that_would_never_end_is_stopped_with_advice(start):
 @has_alarm
 def test_the_alarm_of_a_search_does_not_ring_after_it(start):
     wait = ("bash", {"command": "sleep 0.5; echo slept"})
-    session = start("s02_tools", [calls(("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), wait)])
+    session = start(
+        "s02_tools",
+        [calls(("glob", {"pattern": "*"}), ("grep", {"pattern": "x"}), wait)],
+    )
     session.lesson.SEARCH_TIME = 0.2
     session.talk("go")
     assert session.results()[-1]["content"] == "slept\n"
@@ -257,7 +401,7 @@ def test_a_search_walks_past_a_pipe(use, environment):
     assert contents(use(("grep", {"pattern": "needle"}))) == ["file:1: needle"]
 
 
-# ---- Arguments -------------------------------------------------------------------------------------------------------
+# ---- Arguments ---------------------------------------------------------------------------------
 
 
 def test_a_number_that_comes_as_text_is_taken(use, environment):
@@ -267,10 +411,12 @@ def test_a_number_that_comes_as_text_is_taken(use, environment):
 
 
 @pytest.mark.parametrize("wrong", ["two", "2.5", 2.5, True, [2], {"n": 2}, ""])
-def test_an_argument_of_the_wrong_type_is_named_with_its_schema(use, environment, wrong):
+def test_an_argument_of_the_wrong_type_is_named_with_its_schema(
+    use, environment, wrong
+):
     (environment / "file").write_text("one\n")
     [words] = errors(use(("read_file", {"path": "file", "offset": wrong})))
-    assert "'offset' must be like {\"type\": \"integer\"}" in words
+    assert '\'offset\' must be like {"type": "integer"}' in words
     assert f"got {str(wrong)!r}" in words
 
 
@@ -279,7 +425,7 @@ def test_text_for_a_text_is_never_taken_for_json(use, environment):
     assert (environment / "file").read_text() == "[1, 2]"
 
 
-# ---- Nothing leads out -----------------------------------------------------------------------------------------------
+# ---- Nothing leads out -------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -293,30 +439,83 @@ def outside(environment):
         os.symlink("../outside/secret", "file_link")
         os.symlink(folder / "later", "dangling")
     yield folder
-    assert {path.name: path.read_text() for path in folder.iterdir()} == {"secret": "hush"}
+    assert {path.name: path.read_text() for path in folder.iterdir()} == {
+        "secret": "hush"
+    }
 
 
 def test_no_path_leads_out_of_the_working_directory(use, outside, environment):
-    paths = ["../outside/secret", "a/../../outside/secret", "..", str(outside / "secret"), "/", "../outside/later"]
-    paths += ["link", "link/secret", "link/later", "file_link", "dangling", "dangling/x"] * (os.name == "posix")
-    tools = {"read_file": {}, "write_file": {"content": "x"}, "edit_file": {"old_text": "hush", "new_text": "x"},
-             "grep": {"pattern": "hush"}}
-    results = use(*[(tool, {"path": path, **more}) for path in paths for tool, more in tools.items()])
+    paths = [
+        "../outside/secret",
+        "a/../../outside/secret",
+        "..",
+        str(outside / "secret"),
+        "/",
+        "../outside/later",
+    ]
+    paths += [
+        "link",
+        "link/secret",
+        "link/later",
+        "file_link",
+        "dangling",
+        "dangling/x",
+    ] * (os.name == "posix")
+    tools = {
+        "read_file": {},
+        "write_file": {"content": "x"},
+        "edit_file": {"old_text": "hush", "new_text": "x"},
+        "grep": {"pattern": "hush"},
+    }
+    results = use(
+        *[
+            (tool, {"path": path, **more})
+            for path in paths
+            for tool, more in tools.items()
+        ]
+    )
     assert all("is outside the working directory" in words for words in errors(results))
-    assert sorted(os.listdir(environment)) == sorted(["link", "file_link", "dangling"] * (os.name == "posix"))
+    assert sorted(os.listdir(environment)) == sorted(
+        ["link", "file_link", "dangling"] * (os.name == "posix")
+    )
 
 
 def test_no_search_finds_what_is_outside(use, outside):
-    patterns = ["../*/*", "../outside/*", "**/secret", "link/*", "*/*", "file_link", "dangling"]
-    results = use(*[("glob", {"pattern": pattern}) for pattern in patterns], ("grep", {"pattern": "hush"}))
+    patterns = [
+        "../*/*",
+        "../outside/*",
+        "**/secret",
+        "link/*",
+        "*/*",
+        "file_link",
+        "dangling",
+    ]
+    results = use(
+        *[("glob", {"pattern": pattern}) for pattern in patterns],
+        ("grep", {"pattern": "hush"}),
+    )
     assert contents(results) == ["(nothing found)"] * len(results)
 
 
 def test_a_path_inside_is_good_however_it_is_written(use, environment):
     (environment / "folder").mkdir()
-    paths = ["file", "./file", "folder/../file", str(environment / "file"), f"../{environment.name}/file"]
-    results = use(*[call for path in paths for call in (("write_file", {"path": path, "content": path}),
-                                                        ("read_file", {"path": "file"}))])
+    paths = [
+        "file",
+        "./file",
+        "folder/../file",
+        str(environment / "file"),
+        f"../{environment.name}/file",
+    ]
+    results = use(
+        *[
+            call
+            for path in paths
+            for call in (
+                ("write_file", {"path": path, "content": path}),
+                ("read_file", {"path": "file"}),
+            )
+        ]
+    )
     assert contents(results)[1::2] == paths
 
 
@@ -324,7 +523,10 @@ def test_a_path_inside_is_good_however_it_is_written(use, environment):
 def test_a_link_that_stays_inside_is_followed(use, environment):
     (environment / "folder").mkdir()
     os.symlink("folder", "link")
-    results = use(("write_file", {"path": "link/file", "content": "here"}), ("read_file", {"path": "folder/file"}))
+    results = use(
+        ("write_file", {"path": "link/file", "content": "here"}),
+        ("read_file", {"path": "folder/file"}),
+    )
     assert contents(results)[1] == "here"
 
 
@@ -333,9 +535,16 @@ def test_links_in_a_ring_are_no_trap(use, environment):
     (environment / "file").write_text("here\n")
     os.symlink("ring", "ring")
     os.symlink(".", "self")
-    found, hits = contents(use(("glob", {"pattern": "**/file"}), ("grep", {"pattern": "here"})))
+    found, hits = contents(
+        use(("glob", {"pattern": "**/file"}), ("grep", {"pattern": "here"}))
+    )
     assert found.splitlines()[0] == "file" and hits.splitlines()[0] == "file:1: here"
-    errors(use(("read_file", {"path": "ring"}), ("write_file", {"path": "ring", "content": "x"})))
+    errors(
+        use(
+            ("read_file", {"path": "ring"}),
+            ("write_file", {"path": "ring", "content": "x"}),
+        )
+    )
 
 
 @pytest.fixture
@@ -351,14 +560,23 @@ def pipe(environment):
 @posix
 def test_nobody_waits_for_a_pipe(use, pipe, environment):
     os.symlink("pipe", "link")
-    results = use(*[("read_file", {"path": path}) for path in ("pipe", "link")],
-                  ("grep", {"pattern": "x", "path": "pipe"}), ("write_file", {"path": "pipe", "content": "x"}),
-                  ("edit_file", {"path": "pipe", "old_text": "a", "new_text": "b"}))
+    results = use(
+        *[("read_file", {"path": path}) for path in ("pipe", "link")],
+        ("grep", {"pattern": "x", "path": "pipe"}),
+        ("write_file", {"path": "pipe", "content": "x"}),
+        ("edit_file", {"path": "pipe", "old_text": "a", "new_text": "b"}),
+    )
     assert all("neither a file nor a folder" in words for words in errors(results))
-    assert contents(use(("grep", {"pattern": "x"}), ("glob", {"pattern": "p*"}))) == ["(nothing found)", "pipe"]
+    assert contents(use(("grep", {"pattern": "x"}), ("glob", {"pattern": "p*"}))) == [
+        "(nothing found)",
+        "pipe",
+    ]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems refuse such a name")
 def test_a_name_that_is_not_utf_8_is_shown_as_well_as_can_be(use, environment):
     (environment / os.fsdecode(b"\xff.txt")).write_text("here\n")
-    assert contents(use(("glob", {"pattern": "*"}), ("grep", {"pattern": "here"}))) == ["?.txt", "?.txt:1: here"]
+    assert contents(use(("glob", {"pattern": "*"}), ("grep", {"pattern": "here"}))) == [
+        "?.txt",
+        "?.txt:1: here",
+    ]

@@ -19,8 +19,19 @@ CHUNK = 100  # sessions in a test
 TOO_LONG = "prompt is too long"
 SUMMARY = "## Session intent\n## Summary\n## Artifacts\n## Next steps\n"
 LAST = "still there?"  # what the person types at the end, when no more faults come
-STOPS = ["end_turn", "max_tokens", "refusal", "pause_turn", "tool_use", "model_context_window_exceeded", "a_new_reason"]
-FAULTS = [Status(400, f"{TOO_LONG}: 9 tokens > 8 maximum"), *map(Status, (400, 401, 413, 429, 500, 529))]
+STOPS = [
+    "end_turn",
+    "max_tokens",
+    "refusal",
+    "pause_turn",
+    "tool_use",
+    "model_context_window_exceeded",
+    "a_new_reason",
+]
+FAULTS = [
+    Status(400, f"{TOO_LONG}: 9 tokens > 8 maximum"),
+    *map(Status, (400, 401, 413, 429, 500, 529)),
+]
 TYPES = ["explore", "code", "review", "fix", "fix", "nobody"]
 PATHS = ["a.txt", "b/c.txt", "missing.txt", "../outside.txt"]
 
@@ -37,8 +48,12 @@ class Direct(Handler):
 
     def send(self, code, body, headers={}):
         if code != 200:
-            response = httpx2.Response(code, request=httpx2.Request("POST", self.server.url))
-            raise anthropic.APIStatusError(body["error"]["message"], response=response, body=body)
+            response = httpx2.Response(
+                code, request=httpx2.Request("POST", self.server.url)
+            )
+            raise anthropic.APIStatusError(
+                body["error"]["message"], response=response, body=body
+            )
         self.reply = Message.construct(**body)
 
 
@@ -46,10 +61,19 @@ class Chance:
     """One session's person, model and faults."""
 
     def __init__(self, seed, lesson):
-        self.seed, self.lesson, self.random, self.marks, self.replies = seed, lesson, random.Random(seed), 0, 0
+        self.seed, self.lesson, self.random, self.marks, self.replies = (
+            seed,
+            lesson,
+            random.Random(seed),
+            0,
+            0,
+        )
 
     def happens(self, share):
-        return LAST not in str(self.lesson.PARENT.messages) and self.random.random() < share
+        return (
+            LAST not in str(self.lesson.PARENT.messages)
+            and self.random.random() < share
+        )
 
     def text(self, most=9_000):
         """Words that start as no others do."""
@@ -62,29 +86,54 @@ class Chance:
         """A call of a tool, good or bad."""
         path, agent_type = self.random.choice(PATHS), self.random.choice(TYPES)
         status = self.random.choice(["pending", "in_progress", "completed", "nonsense"])
-        return self.random.choice([
-            ("write_file", {"path": path, "content": self.text()}),
-            ("write_file", {"path": path, "content": self.text()}),
-            ("read_file", {"path": path}),
-            ("read_file", {"path": path, "offset": self.random.randint(-1, 3), "limit": None}),
-            ("edit_file", {"path": path, "old_text": "mark", "new_text": self.text()}),
-            ("grep", {"pattern": self.random.choice(["mark", "(", "."])}),
-            ("glob", {"pattern": "**/*"}),
-            ("todo", {"items": [{"text": self.text(500), "status": status}]}),
-            ("compact", {}),
-            ("task", {"prompt": f"CHILD {self.text()}", "agent_type": agent_type}),
-            ("no_such_tool", {"x": self.text()}),
-            ("bash", {"command": None}),
-        ])
+        return self.random.choice(
+            [
+                ("write_file", {"path": path, "content": self.text()}),
+                ("write_file", {"path": path, "content": self.text()}),
+                ("read_file", {"path": path}),
+                (
+                    "read_file",
+                    {"path": path, "offset": self.random.randint(-1, 3), "limit": None},
+                ),
+                (
+                    "edit_file",
+                    {"path": path, "old_text": "mark", "new_text": self.text()},
+                ),
+                ("grep", {"pattern": self.random.choice(["mark", "(", "."])}),
+                ("glob", {"pattern": "**/*"}),
+                ("todo", {"items": [{"text": self.text(500), "status": status}]}),
+                ("compact", {}),
+                ("task", {"prompt": f"CHILD {self.text()}", "agent_type": agent_type}),
+                ("no_such_tool", {"x": self.text()}),
+                ("bash", {"command": None}),
+            ]
+        )
 
     def reply(self):
         """What the model says, which may be odd, or nothing."""
-        thought = [{"type": "thinking", "thinking": "Hm.", "signature": str(self.random.random())}]
-        words = says(self.random.choice(["", " \n", self.text(), self.text()]))["content"]
-        some = calls(*[self.call() for _ in range(self.random.randint(1, 4))])["content"]
+        thought = [
+            {
+                "type": "thinking",
+                "thinking": "Hm.",
+                "signature": str(self.random.random()),
+            }
+        ]
+        words = says(self.random.choice(["", " \n", self.text(), self.text()]))[
+            "content"
+        ]
+        some = calls(*[self.call() for _ in range(self.random.randint(1, 4))])[
+            "content"
+        ]
         odd = self.random.choice([[], words, some, thought, words + some])
-        return self.random.choice([reply(some, "tool_use"), reply(words + some, "tool_use"), reply(words),
-                                   reply(thought + words + some, "tool_use"), reply(odd, self.random.choice(STOPS))])
+        return self.random.choice(
+            [
+                reply(some, "tool_use"),
+                reply(words + some, "tool_use"),
+                reply(words),
+                reply(thought + words + some, "tool_use"),
+                reply(odd, self.random.choice(STOPS)),
+            ]
+        )
 
     def script(self, request):
         self.replies += 1
@@ -92,10 +141,15 @@ class Chance:
             return self.random.choice(FAULTS)
         if request["messages"][-1] == self.lesson.SUM_UP and not self.happens(0.2):
             return says(SUMMARY)
-        return self.reply() if self.replies < 9 and self.happens(1) else says("All is well.")
+        return (
+            self.reply()
+            if self.replies < 9 and self.happens(1)
+            else says("All is well.")
+        )
 
     def with_ctrl_c(self, function):
         """`function`, with Ctrl-C pressed now and then before it has done its work, or right after."""
+
         def run(*words, **named):
             before, after = self.happens(0.03), self.happens(0.03)
             if before:
@@ -104,6 +158,7 @@ class Chance:
             if after:
                 raise KeyboardInterrupt
             return result
+
         return run
 
 
@@ -112,8 +167,14 @@ def marks(value):
 
 
 def of_a_child(messages):
-    goals = [message["content"] for message in messages if isinstance(message["content"], str)]
-    return any(re.search(r"(^|word for word\n)(\[offloaded.*\n)?CHILD", goal) for goal in goals)
+    goals = [
+        message["content"]
+        for message in messages
+        if isinstance(message["content"], str)
+    ]
+    return any(
+        re.search(r"(^|word for word\n)(\[offloaded.*\n)?CHILD", goal) for goal in goals
+    )
 
 
 @pytest.mark.parametrize("first", range(0, 500, CHUNK))
@@ -125,17 +186,34 @@ def test_random_sessions(start, monkeypatch, tmp_path, first):
         folder = tmp_path / str(seed)
         folder.mkdir()
         monkeypatch.chdir(folder)
-        monkeypatch.setattr(lesson, "CONTEXT_WINDOW", chance.random.randint(4_000, 8_000))
-        monkeypatch.setattr(lesson, "COMPRESS_AT", chance.random.choice([0.1, 0.4, 0.7, 0.85, 1.0]))
+        monkeypatch.setattr(
+            lesson, "CONTEXT_WINDOW", chance.random.randint(4_000, 8_000)
+        )
+        monkeypatch.setattr(
+            lesson, "COMPRESS_AT", chance.random.choice([0.1, 0.4, 0.7, 0.85, 1.0])
+        )
         lesson.context_window.cache_clear()
-        lesson.HANDLERS.update({name: chance.with_ctrl_c(handler) for name, handler in handlers.items()})
-        monkeypatch.setattr(lesson.client.messages, "create", chance.with_ctrl_c(Direct(api).create))
-        api.script, api.window = chance.script, lesson.CONTEXT_WINDOW * chance.random.choice([1, 1, 0.7])
+        lesson.HANDLERS.update(
+            {name: chance.with_ctrl_c(handler) for name, handler in handlers.items()}
+        )
+        monkeypatch.setattr(
+            lesson.client.messages, "create", chance.with_ctrl_c(Direct(api).create)
+        )
+        api.script, api.window = (
+            chance.script,
+            lesson.CONTEXT_WINDOW * chance.random.choice([1, 1, 0.7]),
+        )
         for kept in (api.requests, api.raw, api.refused, api.usage):
             kept.clear()
         seen = session.talk(*[" ".join(chance.text().split()) for _ in range(2)], LAST)
-        assert {complaint.partition(":")[0] for complaint in api.refused} <= {TOO_LONG}, f"seed {seed}"
+        assert {complaint.partition(":")[0] for complaint in api.refused} <= {
+            TOO_LONG
+        }, f"seed {seed}"
         assert seen.splitlines()[-3].endswith("All is well."), f"seed {seed}"
-        sent = [request["messages"][-2:] for request in api.requests if not of_a_child(request["messages"])]
+        sent = [
+            request["messages"][-2:]
+            for request in api.requests
+            if not of_a_child(request["messages"])
+        ]
         disk = [path.read_text("utf-8") for path in folder.glob(".agent/*/*.txt")]
         assert marks(sent) <= marks([lesson.PARENT.messages, disk]), f"seed {seed}"

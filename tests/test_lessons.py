@@ -1,4 +1,5 @@
 """Each lesson is the one before and one idea: the diff holds what its docstring names, within the budgets."""
+
 import ast
 import os
 import re
@@ -14,14 +15,52 @@ from conftest import LESSONS, load
 from fake_api import says
 
 PAIRS = list(pairwise(LESSONS))
-ADDED_TOOLS = dict(zip(LESSONS, (["bash"], ["read_file", "write_file", "edit_file", "glob", "grep"], ["todo"],
-                                 ["task"], ["compact"])))
+ADDED_TOOLS = dict(
+    zip(
+        LESSONS,
+        (
+            ["bash"],
+            ["read_file", "write_file", "edit_file", "glob", "grep"],
+            ["todo"],
+            ["task"],
+            ["compact"],
+        ),
+    )
+)
 
 # What Windows lacks and scripts are tempted to use.
-POSIX_NAMES = {os: ("fork", "forkpty", "getpgid", "getpgrp", "getuid", "killpg", "setpgid", "setsid", "tcsetpgrp",
-                    "uname", "wait3", "WNOHANG", "O_NONBLOCK"),
-               signal: ("SIGALRM", "SIGCHLD", "SIGHUP", "SIGKILL", "SIGPIPE", "SIGQUIT", "SIGTSTP", "SIGWINCH",
-                        "alarm", "pthread_kill", "pthread_sigmask", "setitimer", "sigwait")}
+POSIX_NAMES = {
+    os: (
+        "fork",
+        "forkpty",
+        "getpgid",
+        "getpgrp",
+        "getuid",
+        "killpg",
+        "setpgid",
+        "setsid",
+        "tcsetpgrp",
+        "uname",
+        "wait3",
+        "WNOHANG",
+        "O_NONBLOCK",
+    ),
+    signal: (
+        "SIGALRM",
+        "SIGCHLD",
+        "SIGHUP",
+        "SIGKILL",
+        "SIGPIPE",
+        "SIGQUIT",
+        "SIGTSTP",
+        "SIGWINCH",
+        "alarm",
+        "pthread_kill",
+        "pthread_sigmask",
+        "setitimer",
+        "sigwait",
+    ),
+}
 POSIX_MODULES = ("fcntl", "grp", "pty", "pwd", "readline", "resource", "termios", "tty")
 
 in_every_lesson = pytest.mark.parametrize("lesson", LESSONS)
@@ -42,7 +81,7 @@ def sections(lesson):
     return re.findall(r"^# ---- (.+?) -+$", lessons.source(lesson), re.M)
 
 
-# ---- The docstring and the code --------------------------------------------------------------------------------------
+# ---- The docstring and the code ----------------------------------------------------------------
 
 
 @in_every_step
@@ -79,11 +118,13 @@ def test_the_docstring_is_three_sentences_and_a_diagram(lesson):
 
 
 def test_the_loop_is_the_same_in_the_first_two_lessons():
-    first, second = (lessons.definitions(lesson)["agent_loop"] for lesson in LESSONS[:2])
+    first, second = (
+        lessons.definitions(lesson)["agent_loop"] for lesson in LESSONS[:2]
+    )
     assert first == second
 
 
-# ---- The budgets -----------------------------------------------------------------------------------------------------
+# ---- The budgets -------------------------------------------------------------------------------
 
 
 @needs_git
@@ -100,22 +141,37 @@ def test_a_step_is_at_most_ten_hunks(before, after):
 
 @in_every_lesson
 def test_no_line_is_longer_than_100_characters(lesson):
-    lines = [line for line in lessons.source(lesson).splitlines() if not line.startswith(("New: ", "Changed: "))]
+    lines = [
+        line
+        for line in lessons.source(lesson).splitlines()
+        if not line.startswith(("New: ", "Changed: "))
+    ]
     assert [line for line in lines if len(line) > 100] == []
 
 
 def test_the_loop_of_the_first_lesson_begins_within_60_lines():
-    assert lessons.source(LESSONS[0]).splitlines().index("def agent_loop(messages):") < 60
+    assert (
+        lessons.source(LESSONS[0]).splitlines().index("def agent_loop(messages):") < 60
+    )
 
 
-# ---- Each lesson stands alone ----------------------------------------------------------------------------------------
+# ---- Each lesson stands alone ------------------------------------------------------------------
 
 
 @in_every_lesson
 def test_a_lesson_imports_the_sdk_dotenv_and_the_standard_library_alone(lesson):
     nodes = list(ast.walk(ast.parse(lessons.source(lesson))))
-    modules = {name.name for node in nodes if isinstance(node, ast.Import) for name in node.names}
-    modules |= {"." * node.level + (node.module or "") for node in nodes if isinstance(node, ast.ImportFrom)}
+    modules = {
+        name.name
+        for node in nodes
+        if isinstance(node, ast.Import)
+        for name in node.names
+    }
+    modules |= {
+        "." * node.level + (node.module or "")
+        for node in nodes
+        if isinstance(node, ast.ImportFrom)
+    }
     foreign = {module.partition(".")[0] for module in modules} - sys.stdlib_module_names
     assert foreign == {"anthropic", "dotenv"}
 
@@ -130,7 +186,7 @@ def test_no_lesson_names_a_lesson_by_its_folder(lesson):
 def test_a_lesson_offers_its_tools_and_those_of_the_lessons_before(lesson, start):
     session = start(lesson, [says("Hello.")])
     session.talk("hi")
-    before = LESSONS[:LESSONS.index(lesson) + 1]
+    before = LESSONS[: LESSONS.index(lesson) + 1]
     offered = [tool["name"] for tool in session.api.requests[0]["tools"]]
     assert offered == [name for each in before for name in ADDED_TOOLS[each]]
 

@@ -1,4 +1,5 @@
 """The loop's one invariant, in every lesson: after any fault at any point, the next request is one the API accepts."""
+
 import io
 import itertools
 import os
@@ -13,7 +14,9 @@ import pytest
 from conftest import LESSONS, ROOT, interrupt
 from fake_api import Cut, Status, Wait, calls, reply, says
 
-LOOPS = [lesson for lesson in LESSONS if not lesson.startswith("s02")]  # s02 has the loop of s01: test_lessons holds that
+LOOPS = [
+    lesson for lesson in LESSONS if not lesson.startswith("s02")
+]  # s02 has the loop of s01: test_lessons holds that
 
 posix = pytest.mark.skipif(os.name != "posix", reason="Ctrl-C is sent as a signal")
 GO, NOW = {"role": "user", "content": "go"}, {"role": "user", "content": "and now?"}
@@ -34,6 +37,7 @@ def meet(request, start):
 
     Whatever the script does, the session goes on: the API refused nothing, and the last question is answered.
     """
+
     def meet(script, questions=1, **options):
         session = start(request.param, itertools.chain(script, [says("Still here.")]))
         session.lesson.client = session.lesson.client.with_options(**options)
@@ -54,30 +58,42 @@ def marks(results):
     return [result["is_error"] for result in results]
 
 
-# ---- Calls that cannot be run ----------------------------------------------------------------------------------------
+# ---- Calls that cannot be run ------------------------------------------------------------------
 
 
 def test_an_unknown_tool_is_answered_with_the_tools_there_are(meet):
     session = meet([calls(("fly", {"to": "the moon"})), says("Oh.")])
     [result] = session.results(1)
     assert result["is_error"] and "no tool 'fly'" in result["content"]
-    assert all(tool["name"] in result["content"] for tool in session.api.requests[0]["tools"])
+    assert all(
+        tool["name"] in result["content"] for tool in session.api.requests[0]["tools"]
+    )
     assert shown(session)[0] == "fly {'to': 'the moon'}"
 
 
 BAD_ARGUMENTS = [
     ({}, "the argument 'command' is missing"),
     ({"command": None}, "the argument 'command' is missing"),
-    ({"command": "echo made > file", "speed": 9}, "there is no argument 'speed'; bash takes: command"),
-    ({"command": "echo made > file", "authentication": "none"}, "there is no argument 'authentication'"),
+    (
+        {"command": "echo made > file", "speed": 9},
+        "there is no argument 'speed'; bash takes: command",
+    ),
+    (
+        {"command": "echo made > file", "authentication": "none"},
+        "there is no argument 'authentication'",
+    ),
     ({"command": 5}, "'command' must be like {\"type\": \"string\"}; got '5'"),
     ({"command": ["echo made > file"]}, "'command' must be like"),
 ]
 
 
 def test_a_call_with_bad_arguments_is_answered_with_what_is_wrong_and_not_run(meet):
-    session = meet([calls(*[("bash", arguments) for arguments, _ in BAD_ARGUMENTS]), says("Oh.")])
-    for (arguments, words), result in zip(BAD_ARGUMENTS, session.results(1), strict=True):
+    session = meet(
+        [calls(*[("bash", arguments) for arguments, _ in BAD_ARGUMENTS]), says("Oh.")]
+    )
+    for (arguments, words), result in zip(
+        BAD_ARGUMENTS, session.results(1), strict=True
+    ):
         assert result["is_error"], arguments
         if session.lesson.LESSON != "s01_agent_loop":  # from s02 on in our own words
             assert words in result["content"], arguments
@@ -85,7 +101,9 @@ def test_a_call_with_bad_arguments_is_answered_with_what_is_wrong_and_not_run(me
 
 
 def test_a_null_for_an_argument_that_may_be_left_out_is_its_default(start):
-    session = start("s02_tools", [calls(("grep", {"pattern": "x", "path": None})), says("None.")])
+    session = start(
+        "s02_tools", [calls(("grep", {"pattern": "x", "path": None})), says("None.")]
+    )
     session.talk("go")
     assert marks(session.results()) == [False]
 
@@ -94,13 +112,21 @@ def variations(tool):
     """Bad inputs for a tool: each argument that it must have missing, null and of three wrong types."""
     required = tool["input_schema"]["required"]
     for name, value in itertools.product(required, [..., None, 5, {"x": 1}, [["x"]]]):
-        yield {key: "x" if key != name else value for key in required if key != name or value is not ...}
+        yield {
+            key: "x" if key != name else value
+            for key in required
+            if key != name or value is not ...
+        }
 
 
 @pytest.mark.parametrize("lesson", LOOPS)
 def test_no_bad_input_of_any_tool_ends_the_session(start, lesson):
     def script(request):
-        bad = [(tool["name"], given) for tool in request["tools"] for given in variations(tool)]
+        bad = [
+            (tool["name"], given)
+            for tool in request["tools"]
+            for given in variations(tool)
+        ]
         return calls(*bad) if len(request["messages"]) == 1 else says("Still here.")
 
     session = start(lesson, script)
@@ -112,28 +138,49 @@ def test_no_bad_input_of_any_tool_ends_the_session(start, lesson):
 def test_a_handler_that_raises_is_an_answer(meet):
     session = meet([calls(("bash", {"command": "echo \0"})), says("Oh.")])
     [result] = session.results(1)
-    assert result["is_error"] and result["content"].startswith("Error: ValueError: embedded null")
+    assert result["is_error"] and result["content"].startswith(
+        "Error: ValueError: embedded null"
+    )
 
 
 def test_one_failing_call_leaves_the_others_alone(meet):
-    session = meet([calls(("bash", {"command": "echo one"}), ("fly", {}), ("bash", {"command": "echo three"})),
-                    says("Two of three.")])
+    session = meet(
+        [
+            calls(
+                ("bash", {"command": "echo one"}),
+                ("fly", {}),
+                ("bash", {"command": "echo three"}),
+            ),
+            says("Two of three."),
+        ]
+    )
     results = session.results(1)
-    assert [result["tool_use_id"] for result in results] == [call["id"] for call in session.sent(1)[1]["content"]]
+    assert [result["tool_use_id"] for result in results] == [
+        call["id"] for call in session.sent(1)[1]["content"]
+    ]
     assert marks(results) == [False, True, False]
-    assert results[0]["content"].strip() == "one" and results[2]["content"].strip() == "three"
+    assert (
+        results[0]["content"].strip() == "one"
+        and results[2]["content"].strip() == "three"
+    )
 
 
-# ---- Replies that end oddly ------------------------------------------------------------------------------------------
+# ---- Replies that end oddly --------------------------------------------------------------------
 
 STOPS = ["max_tokens", "refusal"]
 
 
 def test_a_call_in_a_reply_that_was_cut_off_is_not_run(meet):
-    session = meet([reply([text("I make it."), bash("echo made > file")], stop) for stop in STOPS], questions=2)
+    session = meet(
+        [reply([text("I make it."), bash("echo made > file")], stop) for stop in STOPS],
+        questions=2,
+    )
     for number, stop in enumerate(STOPS, 1):
         [result] = session.sent(number)[-2]["content"]
-        assert result["is_error"] and result["content"] == f"Not run: the turn ended first ({stop})."
+        assert (
+            result["is_error"]
+            and result["content"] == f"Not run: the turn ended first ({stop})."
+        )
         assert shown(session, number) == ["I make it.", f"[{stop}]"]
     assert not os.listdir(session.folder)
 
@@ -146,19 +193,38 @@ def test_a_call_cut_off_before_its_input_is_not_run(meet):
 
 def test_what_was_said_before_the_token_limit_is_shown_and_kept(meet):
     session = meet([reply([text("It begins with")], "max_tokens")])
-    assert session.sent()[1] == {"role": "assistant", "content": [text("It begins with")]}
+    assert session.sent()[1] == {
+        "role": "assistant",
+        "content": [text("It begins with")],
+    }
     assert shown(session) == ["It begins with", "[max_tokens]"]
 
 
-THOUGHT = {"type": "thinking", "thinking": "Hm, ein schöner Gedanke 🙂\n", "signature": "c2ln+/="}
+THOUGHT = {
+    "type": "thinking",
+    "thinking": "Hm, ein schöner Gedanke 🙂\n",
+    "signature": "c2ln+/=",
+}
 HIDDEN = {"type": "redacted_thinking", "data": "ZGF0YQ=="}
-NOTHING = [reply([]), reply([], "refusal"), reply([text("")]), reply([text(" \n"), text("\t")]),
-           reply([THOUGHT, HIDDEN], "max_tokens"), reply([], "tool_use")]
+NOTHING = [
+    reply([]),
+    reply([], "refusal"),
+    reply([text("")]),
+    reply([text(" \n"), text("\t")]),
+    reply([THOUGHT, HIDDEN], "max_tokens"),
+    reply([], "tool_use"),
+]
 
 
 def test_nothing_empty_enters_history(meet):
-    session = meet([calls(("bash", {"command": "echo hi"})), *NOTHING], questions=len(NOTHING))
-    assert [message["role"] for message in session.sent()] == ["user", "assistant", *["user"] * (len(NOTHING) + 1)]
+    session = meet(
+        [calls(("bash", {"command": "echo hi"})), *NOTHING], questions=len(NOTHING)
+    )
+    assert [message["role"] for message in session.sent()] == [
+        "user",
+        "assistant",
+        *["user"] * (len(NOTHING) + 1),
+    ]
     for number, empty in enumerate(NOTHING, 1):
         assert shown(session, number)[-1] == f"[{empty['stop_reason']}]"
 
@@ -170,12 +236,26 @@ def test_an_empty_text_beside_a_call_does_not_enter_history(meet):
 
 
 def test_words_beside_a_call_are_shown_before_it_runs(meet):
-    session = meet([calls(("bash", {"command": "echo hi"}), text="I look."), says("Done.")])
-    assert shown(session) == ["I look.", "bash {'command': 'echo hi'}", "hi", "Done.", "[end_turn]"]
+    session = meet(
+        [calls(("bash", {"command": "echo hi"}), text="I look."), says("Done.")]
+    )
+    assert shown(session) == [
+        "I look.",
+        "bash {'command': 'echo hi'}",
+        "hi",
+        "Done.",
+        "[end_turn]",
+    ]
 
 
 def test_thoughts_go_back_unchanged(meet):
-    thinking = [THOUGHT, HIDDEN, {**bash("echo hi"), "id": "toolu_x"}, {**THOUGHT, "thinking": ""}, text("So.")]
+    thinking = [
+        THOUGHT,
+        HIDDEN,
+        {**bash("echo hi"), "id": "toolu_x"},
+        {**THOUGHT, "thinking": ""},
+        text("So."),
+    ]
     session = meet([reply(thinking, "tool_use"), says("Done.")])
     assert session.sent()[1]["content"] == thinking
     assert "Gedanke" not in session.seen
@@ -183,19 +263,23 @@ def test_thoughts_go_back_unchanged(meet):
 
 def test_half_an_emoji_does_not_end_the_session(meet):
     """A reply may break off inside a surrogate pair; half a pair is no character, and the API refuses it."""
-    session = meet([reply([text("Here: \ud83d"), bash("echo \ud83d")], "tool_use"), says("Done.")])
+    session = meet(
+        [reply([text("Here: \ud83d"), bash("echo \ud83d")], "tool_use"), says("Done.")]
+    )
     assert session.sent()[1]["content"][0] == text("Here: ?")
     assert session.results(1)[0]["content"].strip() == "?"
     assert shown(session)[0] == "Here: ?"
 
 
-# ---- Blocks that the API would not take back -------------------------------------------------------------------------
+# ---- Blocks that the API would not take back ---------------------------------------------------
 
 NO_OBJECTS = ['{"command": "echo hi"', ["echo hi"], 7, None, True]
 
 
 def test_a_call_whose_input_is_no_object_is_answered_with_what_an_input_must_be(meet):
-    broken = [{"type": "tool_use", "name": "bash", "input": wrong} for wrong in NO_OBJECTS]
+    broken = [
+        {"type": "tool_use", "name": "bash", "input": wrong} for wrong in NO_OBJECTS
+    ]
     session = meet([reply(broken, "tool_use"), says("Oh.")])
     results = session.results(1)
     assert len(results) == len(NO_OBJECTS)
@@ -209,7 +293,15 @@ IDS = [None, "", "with a space", 5, "call_1", "call_1"]
 
 
 def test_a_call_with_a_bad_id_is_run_under_a_good_one(meet):
-    odd = [{"type": "tool_use", "id": name, "name": "bash", "input": {"command": "echo hi"}} for name in IDS]
+    odd = [
+        {
+            "type": "tool_use",
+            "id": name,
+            "name": "bash",
+            "input": {"command": "echo hi"},
+        }
+        for name in IDS
+    ]
     session = meet([reply(odd, "tool_use"), says("Done.")])
     results = session.results(1)
     assert [result["content"] for result in results] == ["hi\n"] * len(IDS)
@@ -219,7 +311,15 @@ def test_a_call_with_a_bad_id_is_run_under_a_good_one(meet):
 
 def test_an_id_of_an_earlier_turn_is_not_used_again(meet):
     again = {**bash("echo hi"), "id": "call_1"}
-    session = meet([reply([again], "tool_use"), says("Done."), reply([again], "tool_use"), says("Done.")], questions=2)
+    session = meet(
+        [
+            reply([again], "tool_use"),
+            says("Done."),
+            reply([again], "tool_use"),
+            says("Done."),
+        ],
+        questions=2,
+    )
     assert session.results(3)[0]["content"] == "hi\n"
 
 
@@ -241,7 +341,15 @@ UNSIGNED = {"type": "thinking", "thinking": "Hm."}
 
 
 def test_a_block_that_cannot_go_back_is_left_out(meet):
-    odd = [UNKNOWN, TEXTLESS, {"type": "text", "text": None}, UNSIGNED, text("So."), bash("echo hi"), UNKNOWN]
+    odd = [
+        UNKNOWN,
+        TEXTLESS,
+        {"type": "text", "text": None},
+        UNSIGNED,
+        text("So."),
+        bash("echo hi"),
+        UNKNOWN,
+    ]
     session = meet([reply(odd, "tool_use"), says("Done.")])
     kept = session.sent(1)[1]["content"]
     assert [block["type"] for block in kept] == ["text", "tool_use"]
@@ -253,14 +361,16 @@ def test_a_thought_that_was_cut_off_after_words_is_left_out(meet):
     assert session.sent()[1]["content"] == [text("So.")]
 
 
-@pytest.mark.parametrize("stop", ["end_turn", "stop", "stop_sequence", "pause_turn", "never_heard_of"])
+@pytest.mark.parametrize(
+    "stop", ["end_turn", "stop", "stop_sequence", "pause_turn", "never_heard_of"]
+)
 def test_a_whole_call_is_run_whatever_the_reply_says_of_its_end(meet, stop):
     session = meet([reply([text("I look."), bash("echo hi")], stop), says("Done.")])
     assert session.results(1)[0]["content"] == "hi\n"
     assert shown(session)[-2:] == ["Done.", "[end_turn]"]
 
 
-# ---- Requests that fail ----------------------------------------------------------------------------------------------
+# ---- Requests that fail ------------------------------------------------------------------------
 
 FAILURES = {  # and how often the SDK tries: it knows that a bad key will not get better
     401: (1, "invalid x-api-key"),
@@ -271,12 +381,27 @@ FAILURES = {  # and how often the SDK tries: it knows that a bad key will not ge
 
 
 def test_a_failure_that_passes_is_not_noticed(meet):
-    session = meet([Status(429), says("Fine."), Status(500), says("Fine."), Status(529), says("Fine.")], questions=3)
-    assert [shown(session, number) for number in (1, 2, 3)] == [["Fine.", "[end_turn]"]] * 3
+    session = meet(
+        [
+            Status(429),
+            says("Fine."),
+            Status(500),
+            says("Fine."),
+            Status(529),
+            says("Fine."),
+        ],
+        questions=3,
+    )
+    assert [shown(session, number) for number in (1, 2, 3)] == [
+        ["Fine.", "[end_turn]"]
+    ] * 3
 
 
 def test_a_failure_that_lasts_costs_one_line(meet):
-    session = meet([Status(code) for code, (tries, _) in FAILURES.items() for _ in range(tries)], questions=4)
+    session = meet(
+        [Status(code) for code, (tries, _) in FAILURES.items() for _ in range(tries)],
+        questions=4,
+    )
     for number, (_, words) in enumerate(FAILURES.values(), 1):
         [line] = shown(session, number)
         assert line.endswith(f"Error: {words}")
@@ -308,12 +433,18 @@ def test_without_a_key_the_person_is_told_what_to_do(start, monkeypatch, lesson)
     session.talk("go", "and now?")
     assert not session.api.requests and shown(session, 1) == shown(session, 2)
     [line] = shown(session)
-    assert all(words in line for words in ("ANTHROPIC_API_KEY", ".env", f"python tests/offline.py {lesson}"))
+    assert all(
+        words in line
+        for words in ("ANTHROPIC_API_KEY", ".env", f"python tests/offline.py {lesson}")
+    )
 
 
 @pytest.mark.parametrize("lesson", LESSONS)
-def test_an_error_at_the_prompt_that_speaks_of_length_takes_nothing_back(start, monkeypatch, lesson):
+def test_an_error_at_the_prompt_that_speaks_of_length_takes_nothing_back(
+    start, monkeypatch, lesson
+):
     """As a learner's own command at the prompt may raise one, with nothing in the list."""
+
     def fails(messages):
         raise OSError("File name too long: prompt is too long")
 
@@ -321,23 +452,33 @@ def test_an_error_at_the_prompt_that_speaks_of_length_takes_nothing_back(start, 
     monkeypatch.setattr(session.lesson, "show_messages", fails)
     seen = session.talk("/messages", "hello", "/messages", "still there?")
     assert seen.count("OSError: File name too long") == 2
-    assert [message["content"] for message in session.sent()[::2]] == ["hello", "still there?"]
+    assert [message["content"] for message in session.sent()[::2]] == [
+        "hello",
+        "still there?",
+    ]
 
 
-@pytest.mark.parametrize("lesson", LESSONS[:4])  # s05 compresses first: test_compression.py
-@pytest.mark.parametrize("refusal, kept", [
-    (Status(400, "prompt is too long: 9 tokens > 8 maximum"), False),
-    (Status(413), False),
-    (Status(400, "no, thank you"), True),
-])
-def test_words_are_taken_back_if_the_api_finds_them_too_long(start, lesson, refusal, kept):
+@pytest.mark.parametrize(
+    "lesson", LESSONS[:4]
+)  # s05 compresses first: test_compression.py
+@pytest.mark.parametrize(
+    "refusal, kept",
+    [
+        (Status(400, "prompt is too long: 9 tokens > 8 maximum"), False),
+        (Status(413), False),
+        (Status(400, "no, thank you"), True),
+    ],
+)
+def test_words_are_taken_back_if_the_api_finds_them_too_long(
+    start, lesson, refusal, kept
+):
     session = start(lesson, [refusal, says("Hello.")])
     session.talk("a long story", "hello")
     words = [message["content"] for message in session.sent()]
     assert words == (["a long story", "hello"] if kept else ["hello"])
 
 
-# ---- Ctrl-C ----------------------------------------------------------------------------------------------------------
+# ---- Ctrl-C ------------------------------------------------------------------------------------
 
 
 def pressed_while_waiting():
@@ -354,18 +495,37 @@ def test_ctrl_c_in_a_request_leads_back_to_the_prompt(meet):
 
 @posix
 def test_ctrl_c_in_a_later_request_keeps_what_was_done(meet):
-    session = meet(itertools.chain([calls(("bash", {"command": "echo done"}))], pressed_while_waiting()))
-    assert session.results(1)[0]["content"] == "done\n" and session.sent()[:3] == session.sent(1)
+    session = meet(
+        itertools.chain(
+            [calls(("bash", {"command": "echo done"}))], pressed_while_waiting()
+        )
+    )
+    assert session.results(1)[0]["content"] == "done\n" and session.sent()[
+        :3
+    ] == session.sent(1)
 
 
 @posix
 def test_ctrl_c_in_a_tool_answers_every_call(meet):
-    session = meet([calls(("bash", {"command": "echo one"}),
-                          ("bash", {"command": f"echo two; sleep 0.1; kill -INT {os.getpid()}; sleep 20"}),
-                          ("bash", {"command": "echo three > file"}))])
+    session = meet(
+        [
+            calls(
+                ("bash", {"command": "echo one"}),
+                (
+                    "bash",
+                    {
+                        "command": f"echo two; sleep 0.1; kill -INT {os.getpid()}; sleep 20"
+                    },
+                ),
+                ("bash", {"command": "echo three > file"}),
+            )
+        ]
+    )
     first, second, third = session.sent(1)[2]["content"]
     assert (first["is_error"], first["content"]) == (False, "one\n")
-    assert second["is_error"] and second["content"].startswith("Interrupted while it ran: it may have had effects.")
+    assert second["is_error"] and second["content"].startswith(
+        "Interrupted while it ran: it may have had effects."
+    )
     assert second["content"].endswith("two\n")
     assert third["is_error"] and third["content"].startswith("Not run")
     assert not os.listdir(session.folder)
@@ -386,36 +546,60 @@ class Pressed(io.RawIOBase):
 @pytest.mark.parametrize("lesson", LOOPS)
 def test_ctrl_c_at_the_prompt_leaves_without_a_word(monkeypatch, capfd, lesson):
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(Pressed()))
-    runpy.run_path(str(ROOT / lesson / "agent.py"), run_name="__main__")  # an exit status other than 0 would be raised
+    runpy.run_path(
+        str(ROOT / lesson / "agent.py"), run_name="__main__"
+    )  # an exit status other than 0 would be raised
     assert capfd.readouterr() == (f"{lesson[:3]} >> \n", "")
 
 
-# ---- The whole of it -------------------------------------------------------------------------------------------------
+# ---- The whole of it ---------------------------------------------------------------------------
 
 
 def test_every_request_asks_for_the_cache(meet):
     session = meet([calls(("bash", {"command": "echo hi"})), says("Done.")])
-    assert [request["cache_control"] for request in session.api.requests] == [{"type": "ephemeral"}] * 3
+    assert [request["cache_control"] for request in session.api.requests] == [
+        {"type": "ephemeral"}
+    ] * 3
 
 
 @pytest.mark.parametrize("lesson", LESSONS[::2])
 def test_a_session_of_40_turns_reads_its_history_from_the_cache(start, lesson):
     def script(request):
         answered = not isinstance(request["messages"][-1]["content"], str)
-        return says("So it says.\n" * 9) if answered else calls(("bash", {"command": "echo 1; echo 2"}), text="I look.")
+        return (
+            says("So it says.\n" * 9)
+            if answered
+            else calls(("bash", {"command": "echo 1; echo 2"}), text="I look.")
+        )
 
     session = start(lesson, script)
     session.talk(*["What does it say?"] * 20)
-    usage, read = session.api.usage, sum(usage["cache_read_input_tokens"] for usage in session.api.usage)
+    usage, read = (
+        session.api.usage,
+        sum(usage["cache_read_input_tokens"] for usage in session.api.usage),
+    )
     assert len(usage) == 40 and not session.api.refused
     assert read > 0.9 * sum(sum(one.values()) - one["output_tokens"] for one in usage)
 
 
 FAULTS = [
-    Status(400), Status(401), Status(529), Cut(), says("Fine."), calls(("fly", {})), calls(("bash", {})),
-    calls(("bash", {"command": "echo hi"}), ("bash", {"command": "exit 3"}), text="I look."),
-    reply([text("half \ud83d"), bash("echo hi")], "max_tokens"), reply([text("I"), bash("echo hi")], "refusal"),
-    reply([THOUGHT, bash("echo hi")], "tool_use"), reply([THOUGHT, text(""), text("So.")]), *NOTHING,
+    Status(400),
+    Status(401),
+    Status(529),
+    Cut(),
+    says("Fine."),
+    calls(("fly", {})),
+    calls(("bash", {})),
+    calls(
+        ("bash", {"command": "echo hi"}),
+        ("bash", {"command": "exit 3"}),
+        text="I look.",
+    ),
+    reply([text("half \ud83d"), bash("echo hi")], "max_tokens"),
+    reply([text("I"), bash("echo hi")], "refusal"),
+    reply([THOUGHT, bash("echo hi")], "tool_use"),
+    reply([THOUGHT, text(""), text("So.")]),
+    *NOTHING,
 ]
 
 
