@@ -551,7 +551,7 @@ MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 ITEM_LIMIT = 20
 PATIENCE = 3  # rounds of tools without a todo before the model is reminded
 REMINDER = "<reminder>Your todo list has open items: bring it up to date.</reminder>"
-SYSTEM += " Work of several steps: keep a list with todo, and finish every step."
+SYSTEM += " Work of several steps: keep a list with todo, one step in progress at a time."
 
 
 def todo(items):
@@ -577,10 +577,11 @@ def check_items(items):
 
 def check_item(item):
     """Raises ValueError if ``item`` is not {"text": some text, "status": a key of MARKS}."""
-    fields = item if isinstance(item, dict) else {}
-    text = fields.get("text")
-    has_text = isinstance(text, str) and text.strip()
-    if not has_text or fields.get("status") not in list(MARKS):
+    text, status = "", ""
+    if isinstance(item, dict):
+        text = item.get("text")
+        status = item.get("status")
+    if not isinstance(text, str) or not text.strip() or status not in list(MARKS):
         known = ", ".join(MARKS)
         got = str(item)[:200]
         raise ValueError(f"an item needs a text and a status, one of {known}; got {got}")
@@ -606,7 +607,7 @@ def remind(calls):
             PLAN.rounds = 0
     is_open = any(item["status"] != "completed" for item in PLAN.items)
     if is_open and PLAN.rounds >= PATIENCE:
-        last_result = calls[-1][1]
+        last_call, last_result = calls[-1]
         last_result["content"] += f"\n{REMINDER}"
         show("notice", "[the model was reminded of its todo list]")
 

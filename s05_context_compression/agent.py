@@ -561,7 +561,7 @@ MARKS = {"pending": "[ ]", "in_progress": "[>]", "completed": "[x]"}
 ITEM_LIMIT = 20
 PATIENCE = 3  # rounds of tools without a todo before the model is reminded
 REMINDER = "<reminder>Your todo list has open items: bring it up to date.</reminder>"
-SYSTEM += " Work of several steps: keep a list with todo, and finish every step."
+SYSTEM += " Work of several steps: keep a list with todo, one step in progress at a time."
 
 
 def todo(items):
@@ -587,10 +587,11 @@ def check_items(items):
 
 def check_item(item):
     """Raises ValueError if ``item`` is not {"text": some text, "status": a key of MARKS}."""
-    fields = item if isinstance(item, dict) else {}
-    text = fields.get("text")
-    has_text = isinstance(text, str) and text.strip()
-    if not has_text or fields.get("status") not in list(MARKS):
+    text, status = "", ""
+    if isinstance(item, dict):
+        text = item.get("text")
+        status = item.get("status")
+    if not isinstance(text, str) or not text.strip() or status not in list(MARKS):
         known = ", ".join(MARKS)
         got = str(item)[:200]
         raise ValueError(f"an item needs a text and a status, one of {known}; got {got}")
@@ -616,7 +617,7 @@ def remind(calls):
             PLAN.rounds = 0
     is_open = any(item["status"] != "completed" for item in PLAN.items)
     if is_open and PLAN.rounds >= PATIENCE:
-        last_result = calls[-1][1]
+        last_call, last_result = calls[-1]
         last_result["content"] += f"\n{REMINDER}"
         show("notice", "[the model was reminded of its todo list]")
 
@@ -999,8 +1000,8 @@ def trim(messages, agent, long):
 
     long: {type of block: characters that it may keep}.  Ids, names and pairs stay.
     """
-    copy = json.loads(json.dumps(messages))
-    for message in copy:
+    trimmed = json.loads(json.dumps(messages))
+    for message in trimmed:
         if isinstance(message["content"], str):  # a person's words, or a summary
             continue
         for block in message["content"]:
@@ -1011,7 +1012,7 @@ def trim(messages, agent, long):
                 if keep and isinstance(value, str) and len(value) > keep:
                     where = f"{agent.memory.history} under {call}"
                     fields[name] = f"[{len(value):,} characters in {where}]"
-    return copy
+    return trimmed
 
 
 # Step 3: summarise.
@@ -1032,7 +1033,7 @@ def summarise(messages, source, start, agent):
         show("notice", f"{title} [not summarised, nothing lost: {explain(error)}]".strip())
         return
     first = {"role": "user", "content": summary}
-    record([*messages, first], agent)
+    record([*messages, first], agent)  # the summary alone is new
     shrink(messages, [first, *messages[start:]], "summarised", agent)
 
 
@@ -1105,7 +1106,8 @@ def asks_to_compress(messages, agent):
     """Whether the model called ``compact`` in its last reply."""
     if "compact" not in agent.handlers or len(messages) < 2:
         return False
-    return any(block.get("name") == "compact" for block in blocks_of(messages[-2]))
+    last_reply = messages[-2]  # if it made calls: the last message has the answers
+    return any(block.get("name") == "compact" for block in blocks_of(last_reply))
 
 
 def estimate(messages):
@@ -1128,6 +1130,8 @@ def measure(messages, reply, agent):
     read, written = tokens_of(reply)
     agent.memory.size = read + written
     agent.memory.counted = len(messages)
+    if agent.memory.size == 0:  # a server that counts nothing
+        agent.memory.size = estimate(messages)
 
 
 def size_after(shorter, messages, agent):
@@ -1148,7 +1152,7 @@ def have_patience(messages, agent):
 def warn_of_small_window():
     """Say it at the start if no compression can help, as the tools alone are too large."""
     overhead = estimate([SYSTEM, TOOLS])
-    limit = COMPRESS_AT * (CONTEXT_WINDOW or 200_000)
+    limit = COMPRESS_AT * (CONTEXT_WINDOW or 200_000)  # without asking the server so early
     if overhead > limit:
         advise(f"the tools alone are {overhead:,} tokens, over the limit of {limit:,.0f}")
 
