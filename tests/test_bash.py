@@ -1,4 +1,4 @@
-"""bash: what comes back of a command, what a command cannot do to the session, and what is not run at all."""
+"""bash: what comes back of a command, what it cannot do to the session, what is never run."""
 
 import os
 import select
@@ -17,18 +17,25 @@ pytestmark = pytest.mark.skipif(
 )
 
 
-@pytest.fixture(
-    params=["s01_agent_loop", "s05_context_compression"]
-)  # the two texts of bash that there are
+def bash(command):
+    return "bash", {"command": command}
+
+
+# The two texts of bash that there are.
+@pytest.fixture(params=["s01_agent_loop", "s05_context_compression"])
 def run(request, start):
-    """``run(command, ..., **constants)``: the results as the model gets them; the session goes on after them."""
+    """``run(command, ..., **constants)``: the results as the model gets them.
+
+    The session goes on after them.  constants: of the lesson, with the values to take instead.
+    """
 
     def run(*commands, **constants):
-        asked = calls(*[("bash", {"command": command}) for command in commands])
-        session = start(request.param, [asked, says("Done.")])
+        asked = [bash(command) for command in commands]
+        session = start(request.param, [calls(*asked), says("Done.")])
         vars(session.lesson).update(constants)
         session.talk("go", "and now?")
-        assert not session.api.refused and session.sent()[-1]["content"] == "and now?"
+        assert not session.api.refused
+        assert session.sent()[-1]["content"] == "and now?"
         return session.sent()[2]["content"]
 
     return run
@@ -36,15 +43,19 @@ def run(request, start):
 
 @pytest.fixture
 def ended(environment):
-    """``ended()``: that no process of ``exec 9> held; ...`` lives: each has the pipe ``held`` open until its end.
+    """``ended()``: that no process of ``exec 9> held; ...`` lives.
 
-    It asks no process table, where the dead stay listed until somebody collects them.
+    Each has the pipe ``held`` open until its end.  So this asks no process table, where the dead
+    stay listed until somebody collects them.
     """
     os.mkfifo("held")
     held = os.open("held", os.O_RDONLY | os.O_NONBLOCK)
-    yield (
-        lambda: held in select.select([held], [], [], 5)[0]
-    )  # readable: there is no more to come
+
+    def ended():
+        readable, _, _ = select.select([held], [], [], 5)
+        return held in readable  # as it is when there is no more to come
+
+    yield ended
     os.close(held)
 
 
@@ -67,9 +78,8 @@ PRINTS = {
 
 def test_what_a_command_prints_is_the_result(run):
     results = run(*PRINTS)
-    assert {
-        command: result["content"] for command, result in zip(PRINTS, results)
-    } == PRINTS
+    printed = [result["content"] for result in results]
+    assert dict(zip(PRINTS, printed, strict=True)) == PRINTS
     assert not any(result["is_error"] for result in results)
 
 
@@ -79,10 +89,8 @@ def test_any_bytes_may_be_printed(run):
 
 
 def test_what_is_printed_does_not_steer_the_terminal(start):
-    session = start(
-        "s01_agent_loop",
-        [calls(("bash", {"command": r"printf 'a\033[31mb\007c\302\233d'"}))],
-    )
+    steering = r"printf 'a\033[31mb\007c\302\233d'"
+    session = start("s01_agent_loop", [calls(bash(steering))])
     assert "\na[31mbcd\n" in session.talk("go")
 
 
@@ -95,11 +103,13 @@ def test_what_is_printed_does_not_steer_the_terminal(start):
     ],
 )
 def test_of_a_long_output_head_and_tail_are_kept(start, size, missing):
-    session = start("s01_agent_loop", [calls(("bash", {"command": "cat long"}))])
-    long = "".join(f"{n} e\n" for n in range(size))[:size]
+    session = start("s01_agent_loop", [calls(bash("cat long"))])
+    lines = [f"{number} e\n" for number in range(size)]
+    long = "".join(lines)[:size]
     (session.folder / "long").write_text(long, encoding="utf-8")
     session.talk("go")
-    assert session.results()[0]["content"] == long[:25_000] + missing + long[-25_000:]
+    [result] = session.results()
+    assert result["content"] == long[:25_000] + missing + long[-25_000:]
 
 
 def test_400_mb_of_output_cost_no_memory(run):
@@ -108,7 +118,8 @@ def test_400_mb_of_output_cost_no_memory(run):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 100_000_000
-    assert "y\ny\n" in result["content"] and "not shown" in result["content"]
+    assert "y\ny\n" in result["content"]
+    assert "not shown" in result["content"]
 
 
 # ---- What a command cannot do ------------------------------------------------------------------
@@ -117,7 +128,8 @@ def test_400_mb_of_output_cost_no_memory(run):
 def test_a_background_child_lives_on_and_does_not_hold_the_call(run, ended):
     [result] = run("exec 9> held; sleep 20 & echo $!", TIME_LIMIT=5)
     assert not result["is_error"]
-    os.kill(int(result["content"]), signal.SIGKILL)  # raises if it lives no more
+    child = int(result["content"])
+    os.kill(child, signal.SIGKILL)  # raises if it lives no more
     assert ended()
 
 
@@ -138,37 +150,35 @@ def test_a_command_that_reads_gets_nothing_and_eats_no_typing(run):
 
 
 def test_a_command_that_prints_for_ever_is_killed(run, ended):
-    [result] = run(
-        "exec 9> held; yes | head -c 200000000; sleep 5", PRINT_LIMIT=1_000_000
-    )  # if it is not, it ends well
-    assert (
-        result["is_error"]
-        and "killed" in result["content"]
-        and "y\ny\n" in result["content"]
-    )
+    # It does end some time: if it is not killed, it ends well.
+    endless = "exec 9> held; yes | head -c 200000000; sleep 5"
+    [result] = run(endless, PRINT_LIMIT=1_000_000)
+    assert result["is_error"]
+    assert "killed" in result["content"]
+    assert "y\ny\n" in result["content"]
     assert ended()
 
 
-FAMILY = "exec 9> held; trap '' INT TERM HUP; echo before; (sleep 20; echo never) & sleep 20 & "
+# A parent with two children, deaf to the polite signals.
+FAMILY = (
+    "exec 9> held; trap '' INT TERM HUP; echo before; "
+    "(sleep 20; echo never) & sleep 20 & "
+)
 
 
 def test_at_the_time_limit_everything_dies_and_what_was_printed_is_told(run, ended):
     [result] = run(FAMILY + "sleep 20", TIME_LIMIT=0.3)
-    assert (
-        result["is_error"]
-        and "killed after 0.3 s" in result["content"]
-        and result["content"].endswith("before\n")
-    )
+    assert result["is_error"]
+    assert "killed after 0.3 s" in result["content"]
+    assert result["content"].endswith("before\n")
     assert ended()
 
 
 def test_on_ctrl_c_everything_dies_and_what_was_printed_is_told(run, ended):
     [result] = run(FAMILY + "sleep 0.1; kill -INT $PPID; sleep 20")
-    assert (
-        result["is_error"]
-        and "Interrupted" in result["content"]
-        and result["content"].endswith("before\n")
-    )
+    assert result["is_error"]
+    assert "Interrupted" in result["content"]
+    assert result["content"].endswith("before\n")
     assert ended()
 
 
@@ -179,7 +189,8 @@ def test_on_ctrl_c_everything_dies_and_what_was_printed_is_told(run, ended):
 def test_a_child_in_a_process_group_of_its_own_dies_too(run, ended):
     """As `timeout` makes one, which models like to put before what they run."""
     [result] = run("exec 9> held; timeout 60 sleep 20 | cat", TIME_LIMIT=0.3)
-    assert result["is_error"] and ended()
+    assert result["is_error"]
+    assert ended()
 
 
 # ---- What is not run ---------------------------------------------------------------------------
@@ -287,6 +298,10 @@ def test_what_the_deny_list_lets_pass():
 
 
 def test_what_is_refused_is_not_run_and_the_model_is_told(run, environment):
-    [result] = run("echo > made", denied=lambda command: "make a file")
-    assert result["is_error"] and "not run: this could make a file" in result["content"]
+    def deny_all(command):
+        return "make a file"
+
+    [result] = run("echo > made", denied=deny_all)
+    assert result["is_error"]
+    assert "not run: this could make a file" in result["content"]
     assert not (environment / "made").exists()
