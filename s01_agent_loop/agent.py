@@ -78,9 +78,12 @@ def add_turn(messages, content, stop_reason):
     """
     calls = [block for block in content if block["type"] == "tool_use"]
     answers = [not_run(call, stop_reason) for call in calls]
-    turn = [{"role": "assistant", "content": content}, {"role": "user", "content": answers}]
-    # In one step, so that nothing can come between; the API refuses a message without content.
-    messages.extend(message for message in turn if message["content"])
+    turn = []
+    if content:  # the API refuses a message without content
+        turn.append({"role": "assistant", "content": content})
+    if answers:
+        turn.append({"role": "user", "content": answers})
+    messages.extend(turn)  # in one step, so that nothing can come between the two
     return list(zip(calls, answers))
 
 
@@ -103,7 +106,7 @@ def run_tool(call, result, handlers):
             names = ", ".join(handlers)
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
         if NO_OBJECT in call["input"]:
-            wrong = call["input"][NO_OBJECT]
+            wrong = call["input"][NO_OBJECT]  # mend_call has put it there
             raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
         handler = handlers[call["name"]]
         output = handler(**call["input"])
@@ -175,7 +178,8 @@ BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system'
 # A seat belt, not a wall: {pattern: what such a command would do}.
 DENIED = {
     r"\brm -[^;&|]*r[^;&|]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete everything",
-    r"(^|[;&|(]|\bsudo)\s*(mkfs\S*|shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(^|[;&|(]|\bsudo)\s*(shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
     r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
 }
 
@@ -341,6 +345,7 @@ def show_messages(messages):
 
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
+    # Without a key or a token, the SDK raises TypeError at the first request.
     if isinstance(error, TypeError) and not (client.api_key or client.auth_token):
         return (
             "No key: put ANTHROPIC_API_KEY into .env, "

@@ -87,9 +87,12 @@ def add_turn(messages, content, stop_reason):
     """
     calls = [block for block in content if block["type"] == "tool_use"]
     answers = [not_run(call, stop_reason) for call in calls]
-    turn = [{"role": "assistant", "content": content}, {"role": "user", "content": answers}]
-    # In one step, so that nothing can come between; the API refuses a message without content.
-    messages.extend(message for message in turn if message["content"])
+    turn = []
+    if content:  # the API refuses a message without content
+        turn.append({"role": "assistant", "content": content})
+    if answers:
+        turn.append({"role": "user", "content": answers})
+    messages.extend(turn)  # in one step, so that nothing can come between the two
     return list(zip(calls, answers))
 
 
@@ -112,7 +115,7 @@ def run_tool(call, result, handlers):
             names = ", ".join(handlers)
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
         if NO_OBJECT in call["input"]:
-            wrong = call["input"][NO_OBJECT]
+            wrong = call["input"][NO_OBJECT]  # mend_call has put it there
             raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
         handler = handlers[call["name"]]
         output = handler(**checked_arguments(call))
@@ -184,7 +187,8 @@ BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system'
 # A seat belt, not a wall: {pattern: what such a command would do}.
 DENIED = {
     r"\brm -[^;&|]*r[^;&|]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete everything",
-    r"(^|[;&|(]|\bsudo)\s*(mkfs\S*|shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(^|[;&|(]|\bsudo)\s*(shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
     r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
 }
 
@@ -321,7 +325,7 @@ def checked_value(name, value, schema):
     """``value``, if its type is the schema's; a number or a list may come as text."""
     wanted = JSON_TYPES[schema["type"]]
     if isinstance(value, str) and wanted is not str:
-        with contextlib.suppress(ValueError, RecursionError):  # then it is told below
+        with contextlib.suppress(ValueError, RecursionError):  # no JSON: refused below
             value = json.loads(value)
     if type(value) is not wanted:
         got = str(value)[:200]
@@ -338,7 +342,7 @@ def read_file(path, offset=1, limit=2000):
     if offset < 1 or limit < 1:
         raise ValueError("offset and limit must be 1 or more")
     text = ""
-    number = 0
+    number = 0  # an empty file has no line
     for number, line in numbered_lines(safe_path(path)):
         if number < offset:
             continue
@@ -500,11 +504,11 @@ def files_under(path):
 
 def hits_in(file, expression):
     """The lines of ``file`` that match, each with path, number and what is around the match."""
-    with open(file, "rb") as start:
-        if b"\0" in start.read(1024):  # it is no text
+    with open(file, "rb") as head:
+        if b"\0" in head.read(1024):  # it is no text
             return
     for number, line in numbered_lines(file):
-        match = expression.search(line)
+        match = expression.search(line.rstrip("\r\n"))
         if match:
             first = max(match.start() - 100, 0)
             around = line[first : first + 300].strip()
@@ -527,7 +531,8 @@ def time_limit():
     """
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, ring)
-        signal.setitimer(signal.ITIMER_REAL, SEARCH_TIME)
+        # And again each second: the library takes a TimeoutError for a fault of the disk.
+        signal.setitimer(signal.ITIMER_REAL, SEARCH_TIME, 1)
     try:
         yield
     finally:
@@ -945,6 +950,7 @@ def show_messages(messages):
 
 def explain(error):
     """What went wrong, in words that the person or the model can act on."""
+    # Without a key or a token, the SDK raises TypeError at the first request.
     if isinstance(error, TypeError) and not (client.api_key or client.auth_token):
         return (
             "No key: put ANTHROPIC_API_KEY into .env, "

@@ -5,6 +5,7 @@ import re
 import signal
 import sys
 import threading
+import time
 import tracemalloc
 
 import pytest
@@ -399,6 +400,27 @@ def test_a_search_walks_past_a_pipe(use, environment):
     os.mkfifo("pipe")
     (environment / "file").write_text("needle\n")
     assert contents(use(("grep", {"pattern": "needle"}))) == ["file:1: needle"]
+
+
+def test_a_line_that_ends_in_a_carriage_return_is_searched_without_it(use, environment):
+    (environment / "file").write_bytes(b"one two\r\nthree\r\n")
+    assert contents(use(("grep", {"pattern": "two$"}))) == ["file:1: one two"]
+
+
+@has_alarm
+def test_the_alarm_is_heard_also_where_the_library_takes_it_for_a_fault_of_the_disk(start):
+    session = start("s02_tools", [])
+
+    def stumbles_once():
+        try:
+            time.sleep(20)
+        except OSError:  # as os.path.realpath does
+            time.sleep(20)
+
+    session.lesson.SEARCH_TIME = 0.1
+    with pytest.raises(TimeoutError):
+        with session.lesson.time_limit():
+            stumbles_once()
 
 
 # ---- Arguments ---------------------------------------------------------------------------------
