@@ -131,11 +131,11 @@ def run_tool(call, result, handlers):
 
 # ---- What the API takes back ---------------------------------------------------------
 
-NEEDED = {  # the types of block that a reply may hold, and the field that each must fill
-    "text": "text",
-    "tool_use": "name",
-    "thinking": "signature",  # what the model thought before it spoke
-    "redacted_thinking": "data",
+FIELDS = {  # the types of block that a reply may hold, and the fields of each that go back
+    "text": ["text"],
+    "tool_use": ["id", "name", "input"],
+    "thinking": ["thinking", "signature"],  # what the model thought before it spoke
+    "redacted_thinking": ["data"],
 }
 NO_OBJECT = "not_an_object"  # under this name stands an input that was none
 USED_IDS = set()  # of all calls so far: the API takes an id once
@@ -149,16 +149,27 @@ def valid_blocks(reply):
     """
     content = reply.to_dict(warnings=False).get("content") or []
     text = json.dumps(content, ensure_ascii=False)
+    text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
-    for block in json.loads(text.encode("utf-8", "replace")):  # half an emoji becomes "?"
-        if block.get("type") == "tool_use":
-            mend_call(block)
-        needed = NEEDED.get(block.get("type"))
-        if str(block.get(needed) or "").strip():
-            blocks.append(block)
+    for block in json.loads(text, parse_constant=str):  # NaN becomes "NaN"
+        if isinstance(block, dict) and str(block.get("type")) in FIELDS:
+            if block["type"] == "tool_use":
+                mend_call(block)
+            if is_whole(block):
+                names = ["type", *FIELDS[block["type"]]]
+                blocks.append({name: block[name] for name in names})
     while blocks and blocks[-1]["type"] not in ("text", "tool_use"):  # cut off while thinking
         blocks.pop()
     return blocks
+
+
+def is_whole(block):
+    """Whether a block has its fields, and the last of them is not blank."""
+    names = FIELDS[block["type"]]
+    for name in names:
+        if name != "input" and not isinstance(block.get(name), str):
+            return False
+    return str(block[names[-1]]).strip() != ""
 
 
 def mend_call(call):
@@ -186,8 +197,8 @@ BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system'
 
 # A seat belt, not a wall: {pattern: what such a command would do}.
 DENIED = {
-    r"\brm -[^;&|]*r[^;&|]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete everything",
-    r"(^|[;&|(]|\bsudo)\s*(shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(?<!-)\brm +-[^;&|\n]*r[^;&|\n]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete all",
+    r"(^|[;&|(]|\bsudo) *(shutdown|reboot|halt|poweroff)( -| now| *[;&)]| *$)": "stop it",
     r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
     r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
 }
@@ -201,7 +212,7 @@ def bash(command):
     """
     harm = denied(command)
     if harm:
-        raise PermissionError(f"not run: this could {harm}")
+        raise PermissionError(f"not run: this could {harm} on this machine")
     # Into a file, not a pipe: a flood is never in memory, and a child that the command
     # leaves in the background does not hold the call.
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -830,10 +841,12 @@ def note(messages, reply, agent):
     read, written = tokens_of(reply)
     work.tokens_read += read
     content = reply.to_dict(warnings=False).get("content") or []
+    content = [block for block in content if isinstance(block, dict)]
     calls = [block for block in content if block.get("type") == "tool_use"]
     work.tool_count += len(calls)
     if not calls or reply.stop_reason in CUT_OFF:
-        work.status = "done" if reply.stop_reason == "end_turn" else f"[{reply.stop_reason}]"
+        is_done = reply.stop_reason in ("end_turn", "stop")  # some servers say "stop"
+        work.status = "done" if is_done else f"[{reply.stop_reason}]"
     words = words_of(content)
     if words:
         work.last_words = words
@@ -895,7 +908,9 @@ def show(kind, text):
     if WORKING and kind != "notice":  # the child's line stands for all that it would print
         kind = "waiting"
         columns = shutil.get_terminal_size().columns
-        text = WORKING[-1].work.line()[: columns - 1]  # else it could not be overwritten
+        text = WORKING[-1].work.line()
+        room = columns - 1 if text.isascii() else columns // 2 - 1  # a sign may be two wide
+        text = text[:room]  # two lines could not be overwritten
     text = re.sub(CONTROL, "", text)
     if kind == "waiting":
         if ON_TERMINAL:

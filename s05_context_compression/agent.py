@@ -136,11 +136,11 @@ def run_tool(call, result, handlers):
 
 # ---- What the API takes back ---------------------------------------------------------
 
-NEEDED = {  # the types of block that a reply may hold, and the field that each must fill
-    "text": "text",
-    "tool_use": "name",
-    "thinking": "signature",  # what the model thought before it spoke
-    "redacted_thinking": "data",
+FIELDS = {  # the types of block that a reply may hold, and the fields of each that go back
+    "text": ["text"],
+    "tool_use": ["id", "name", "input"],
+    "thinking": ["thinking", "signature"],  # what the model thought before it spoke
+    "redacted_thinking": ["data"],
 }
 NO_OBJECT = "not_an_object"  # under this name stands an input that was none
 USED_IDS = set()  # of all calls so far: the API takes an id once
@@ -154,16 +154,27 @@ def valid_blocks(reply):
     """
     content = reply.to_dict(warnings=False).get("content") or []
     text = json.dumps(content, ensure_ascii=False)
+    text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
-    for block in json.loads(text.encode("utf-8", "replace")):  # half an emoji becomes "?"
-        if block.get("type") == "tool_use":
-            mend_call(block)
-        needed = NEEDED.get(block.get("type"))
-        if str(block.get(needed) or "").strip():
-            blocks.append(block)
+    for block in json.loads(text, parse_constant=str):  # NaN becomes "NaN"
+        if isinstance(block, dict) and str(block.get("type")) in FIELDS:
+            if block["type"] == "tool_use":
+                mend_call(block)
+            if is_whole(block):
+                names = ["type", *FIELDS[block["type"]]]
+                blocks.append({name: block[name] for name in names})
     while blocks and blocks[-1]["type"] not in ("text", "tool_use"):  # cut off while thinking
         blocks.pop()
     return blocks
+
+
+def is_whole(block):
+    """Whether a block has its fields, and the last of them is not blank."""
+    names = FIELDS[block["type"]]
+    for name in names:
+        if name != "input" and not isinstance(block.get(name), str):
+            return False
+    return str(block[names[-1]]).strip() != ""
 
 
 def mend_call(call):
@@ -191,8 +202,8 @@ BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system'
 
 # A seat belt, not a wall: {pattern: what such a command would do}.
 DENIED = {
-    r"\brm -[^;&|]*r[^;&|]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete everything",
-    r"(^|[;&|(]|\bsudo)\s*(shutdown|reboot|halt|poweroff)(\s|$)": "stop the machine",
+    r"(?<!-)\brm +-[^;&|\n]*r[^;&|\n]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete all",
+    r"(^|[;&|(]|\bsudo) *(shutdown|reboot|halt|poweroff)( -| now| *[;&)]| *$)": "stop it",
     r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
     r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
 }
@@ -206,7 +217,7 @@ def bash(command):
     """
     harm = denied(command)
     if harm:
-        raise PermissionError(f"not run: this could {harm}")
+        raise PermissionError(f"not run: this could {harm} on this machine")
     # Into a file, not a pipe: a flood is never in memory, and a child that the command
     # leaves in the background does not hold the call.
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -836,10 +847,12 @@ def note(messages, reply, agent):
     read, written = tokens_of(reply)
     work.tokens_read += read
     content = reply.to_dict(warnings=False).get("content") or []
+    content = [block for block in content if isinstance(block, dict)]
     calls = [block for block in content if block.get("type") == "tool_use"]
     work.tool_count += len(calls)
     if not calls or reply.stop_reason in CUT_OFF:
-        work.status = "done" if reply.stop_reason == "end_turn" else f"[{reply.stop_reason}]"
+        is_done = reply.stop_reason in ("end_turn", "stop")  # some servers say "stop"
+        work.status = "done" if is_done else f"[{reply.stop_reason}]"
     words = words_of(content)
     if words:
         work.last_words = words
@@ -1029,7 +1042,8 @@ def summarise(messages, source, start, agent):
     source: what the model sums up: the list itself, as that is in the cache, or a part.
     If no summary comes, the list stays as it was, and the person is told.
     """
-    if start < 2:  # what was asked and nothing else: a summary would not be shorter
+    if start < 2:
+        show("notice", "[not summarised: nothing in the list is old enough]")
         return
     try:
         summary = ask_for_summary(source, messages[:start], agent)
@@ -1053,7 +1067,7 @@ def ask_for_summary(source, replaced, agent):
     reply = ask_model([*source, SUM_UP], in_words)
     agent.work.tokens_read += tokens_of(reply)[0]
     text = words_of(valid_blocks(reply))
-    if reply.stop_reason != "end_turn" or not text:
+    if reply.stop_reason in [*CUT_OFF, "tool_use"] or not text:
         raise ValueError(f"no summary came, but {reply.stop_reason}")
     if len(text) > len(json.dumps(replaced)):
         raise ValueError("the summary is longer than what it sums up")
@@ -1091,10 +1105,11 @@ def context_window():
     """Tokens that the model can take, by the environment, the Models API, or else 200,000."""
     if CONTEXT_WINDOW:
         return CONTEXT_WINDOW
-    try:
-        return int(client.models.retrieve(MODEL, timeout=5).max_input_tokens)
-    except (anthropic.APIError, AttributeError, TypeError):  # local servers do not tell
-        return 200_000
+    window = 0
+    faults = (anthropic.APIError, AttributeError, TypeError, ValueError)
+    with contextlib.suppress(*faults):  # local servers do not tell, or tell nonsense
+        window = int(client.models.retrieve(MODEL, timeout=5).max_input_tokens)
+    return window if window >= 1_000 else 200_000
 
 
 def full_at():
@@ -1207,21 +1222,28 @@ def record(messages, agent):
             memory.recorded = 0
         with open(memory.history, "a", encoding="utf-8", newline="") as file:
             for message in messages[memory.recorded:]:
-                file.write(as_text("", message) + "\n")
+                file.write(as_text(message))
     except OSError as error:
         show("notice", f"[not compressed, as nothing can be written: {explain(error)}]")
+        have_patience(messages, agent)
         return False
     memory.recorded = len(messages)
     return True
 
 
-def as_text(name, value):
-    """A part of a message as plain lines, in which grep and read_file find what it said."""
-    if isinstance(value, dict):
-        return "".join(as_text(key, inner) for key, inner in value.items())
-    if isinstance(value, list):
-        return "".join(as_text(name, inner) for inner in value)
-    return f"{name}: {value}\n"
+def as_text(message):
+    """A message as plain lines, in which grep and read_file find what it said."""
+    content = message["content"]
+    if isinstance(content, str):
+        return f"role: {message['role']}\ncontent: {content}\n\n"
+    lines = [f"role: {message['role']}"]
+    for block in content:
+        for name, value in block.items():
+            if name == "input":
+                lines.extend(f"{argument}: {given}" for argument, given in value.items())
+            else:
+                lines.append(f"{name}: {value}")
+    return "\n".join(lines) + "\n\n"
 
 
 def shrink(messages, shorter, what, agent):
@@ -1265,7 +1287,9 @@ def show(kind, text):
     if WORKING and kind != "notice":  # the child's line stands for all that it would print
         kind = "waiting"
         columns = shutil.get_terminal_size().columns
-        text = WORKING[-1].work.line()[: columns - 1]  # else it could not be overwritten
+        text = WORKING[-1].work.line()
+        room = columns - 1 if text.isascii() else columns // 2 - 1  # a sign may be two wide
+        text = text[:room]  # two lines could not be overwritten
     text = re.sub(CONTROL, "", text)
     if kind == "waiting":
         if ON_TERMINAL:

@@ -303,5 +303,5 @@ def test_what_is_refused_is_not_run_and_the_model_is_told(run, environment):
 
     [result] = run("echo > made", denied=deny_all)
     assert result["is_error"]
-    assert "not run: this could make a file" in result["content"]
+    assert "not run: this could make a file on this machine" in result["content"]
     assert not (environment / "made").exists()
