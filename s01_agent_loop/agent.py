@@ -371,7 +371,7 @@ def is_too_long(error):
     if not isinstance(error, anthropic.APIStatusError):
         return False
     words = r"prompt is too long|context (size|window|length|limit)"  # also of local servers
-    return error.status_code == 413 or re.search(words, str(error)) is not None
+    return error.status_code == 413 or re.search(words, explain(error)) is not None
 
 
 # ---- The session ---------------------------------------------------------------------

@@ -41,13 +41,24 @@ def code_lines(lesson):
 
 
 def code_tokens(lesson):
-    """The size of the code, whatever its layout: its names, numbers, strings and signs."""
+    """The size of the code, whatever its layout: its names, numbers, strings and signs.
+
+    Since Python 3.12 the parts of an f-string are tokens of their own; here it counts as one.
+    """
     text = source(lesson)
     skipped = docstring_lines(text)
     count = 0
+    depth = 0  # of f-strings in one another
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
-        if token.type not in NOT_CODE and token.start[0] not in skipped:
+        name = tokenize.tok_name[token.type]
+        is_end = name.endswith("STRING_END")
+        if is_end:
+            depth -= 1
+        is_code = token.type not in NOT_CODE and token.start[0] not in skipped
+        if is_code and depth == 0 and not is_end:
             count += 1
+        if name.endswith("STRING_START"):
+            depth += 1
     return count
 
 

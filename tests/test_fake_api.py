@@ -3,8 +3,8 @@
 In reading order: how the tests ask, what it refuses, what it plays, what it counts.
 """
 
+import contextlib
 import http.client
-import re
 import threading
 import time
 
@@ -73,9 +73,12 @@ def send(client, change={}, **more):
     return client.post("/v1/messages", body=body, cast_to=Message)
 
 
+@contextlib.contextmanager
 def refused(words):
     """The block in this `with` sends a request that is refused, with these words."""
-    return pytest.raises(anthropic.BadRequestError, match=re.escape(words))
+    with pytest.raises(anthropic.BadRequestError) as failure:
+        yield failure
+    assert words in failure.value.api_message
 
 
 # ---- What it refuses ---------------------------------------------------------------------------
@@ -535,8 +538,9 @@ def test_statuses(code, kind, name):
     with FakeAPI(script) as api, client(api) as asker:
         with pytest.raises(kind) as usual:
             send(asker)
-        with pytest.raises(kind, match="my words") as given:
+        with pytest.raises(kind) as given:
             send(asker)
+    assert given.value.api_message == "my words"
     assert (usual.value.status_code, usual.value.type) == (code, name)
     assert usual.value.api_message
     assert given.value.response.headers["x-mine"] == "1" and not api.refused
@@ -642,8 +646,9 @@ def post(api, raw, headers, path="/v1/messages"):
 
 def test_who_asks_and_where():
     with FakeAPI([]) as api, client(api, api_key="wrong") as stranger:
-        with pytest.raises(anthropic.AuthenticationError, match="invalid x-api-key"):
+        with pytest.raises(anthropic.AuthenticationError) as failure:
             send(stranger)
+        assert failure.value.api_message == "invalid x-api-key"
         assert post(api, b"{}", {}) == 401
         assert post(api, b"{}", {"authorization": "Bearer test"}, "/v1/complete") == 404
     assert len(api.requests) == 2 and not api.refused
