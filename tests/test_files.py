@@ -398,7 +398,7 @@ def test_a_search_walks_past_a_pipe(use, environment):
 
 def test_a_line_that_ends_in_a_carriage_return_is_searched_without_it(use, environment):
     (environment / "file").write_bytes(b"one two\r\nthree\r\n")
-    assert contents(use(("grep", {"pattern": "two$"}))) == ["file:1: one two"]
+    assert contents(use(grep("two$"))) == ["file:1: one two"]
 
 
 @has_alarm
