@@ -191,7 +191,7 @@ def test_lines_that_are_not_there_are_errors(use, environment):
         read("file", offset=[1]),
     )
     for words in errors(results):
-        assert "offset" in words or "int" in words
+        assert "offset" in words
     [words] = errors(use(read("file", offset=3)))
     assert words == "Error: ValueError: file ends at line 2"
 
@@ -357,7 +357,7 @@ def test_a_pattern_that_is_none_is_an_error_in_words(use):
     )
     for words in errors(results):
         assert len(words) > len("Error: ")
-    assert "unterminated subpattern" in results[0]["content"]
+    assert results[0]["content"].startswith(f"Error: {re.error.__name__}: ")
 
 
 # ---- Nothing takes for ever --------------------------------------------------------------------
