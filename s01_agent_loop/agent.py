@@ -105,8 +105,8 @@ def run_tool(call, result, handlers):
         if call["name"] not in handlers:
             names = ", ".join(handlers)
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
-        if NO_OBJECT in call["input"]:
-            wrong = call["input"][NO_OBJECT]  # mend_call has put it there
+        if NO_OBJECT in call["input"]:  # mend_call has put it there
+            wrong = call["input"][NO_OBJECT]
             raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
         handler = handlers[call["name"]]
         output = handler(**call["input"])
@@ -139,6 +139,7 @@ def valid_blocks(reply):
     one such block in the list, every later request would fail.
     """
     content = reply.to_dict(warnings=False).get("content") or []
+    # To text and back, so that each string in it, however deep, is mended in one place.
     text = json.dumps(content, ensure_ascii=False)
     text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
@@ -149,7 +150,8 @@ def valid_blocks(reply):
             if is_whole(block):
                 names = ["type", *FIELDS[block["type"]]]
                 blocks.append({name: block[name] for name in names})
-    while blocks and blocks[-1]["type"] not in ("text", "tool_use"):  # cut off while thinking
+    # Cut off while it was thinking: a reply must not end there.
+    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()
     return blocks
 
@@ -160,7 +162,8 @@ def is_whole(block):
     for name in names:
         if name != "input" and not isinstance(block.get(name), str):
             return False
-    return str(block[names[-1]]).strip() != ""
+    last = block[names[-1]]  # an input without arguments is "{}" as text, so it passes
+    return str(last).strip() != ""
 
 
 def mend_call(call):
@@ -188,9 +191,13 @@ BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system'
 
 # A seat belt, not a wall: {pattern: what such a command would do}.
 DENIED = {
+    # rm -rf /   rm -r ~/   rm -fr "$HOME"   but not: docker run --rm -r /
     r"(?<!-)\brm +-[^;&|\n]*r[^;&|\n]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete all",
+    # reboot   sudo reboot   halt now   but not: echo reboot
     r"(^|[;&|(]|\bsudo) *(shutdown|reboot|halt|poweroff)( -| now| *[;&)]| *$)": "stop it",
+    # mkfs.ext4 /dev/sda
     r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
+    # dd if=x of=/dev/sda   echo > /dev/sda1   but not: echo > /dev/null
     r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
 }
 
@@ -215,7 +222,7 @@ def bash(command):
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True,  # so that kill() reaches all its children
         )
         try:
             wait(process, output)
@@ -411,4 +418,4 @@ if __name__ == "__main__":
             main()
         print(flush=True)
     except BrokenPipeError:  # who reads our output has left, as in "| head"
-        os._exit(1)
+        os._exit(1)  # sys.exit would write once more, and fail again

@@ -74,7 +74,7 @@ def ask_model(messages, agent):
         cache_control={"type": "ephemeral"},
         system=agent.system,
         tools=agent.tools,
-        **agent.more,
+        **agent.more,  # for example the JSON schema of a child's answer
     )
 
 
@@ -114,8 +114,8 @@ def run_tool(call, result, handlers):
         if call["name"] not in handlers:
             names = ", ".join(handlers)
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
-        if NO_OBJECT in call["input"]:
-            wrong = call["input"][NO_OBJECT]  # mend_call has put it there
+        if NO_OBJECT in call["input"]:  # mend_call has put it there
+            wrong = call["input"][NO_OBJECT]
             raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
         handler = handlers[call["name"]]
         output = handler(**checked_arguments(call))
@@ -148,6 +148,7 @@ def valid_blocks(reply):
     one such block in the list, every later request would fail.
     """
     content = reply.to_dict(warnings=False).get("content") or []
+    # To text and back, so that each string in it, however deep, is mended in one place.
     text = json.dumps(content, ensure_ascii=False)
     text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
@@ -158,7 +159,8 @@ def valid_blocks(reply):
             if is_whole(block):
                 names = ["type", *FIELDS[block["type"]]]
                 blocks.append({name: block[name] for name in names})
-    while blocks and blocks[-1]["type"] not in ("text", "tool_use"):  # cut off while thinking
+    # Cut off while it was thinking: a reply must not end there.
+    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
         blocks.pop()
     return blocks
 
@@ -169,7 +171,8 @@ def is_whole(block):
     for name in names:
         if name != "input" and not isinstance(block.get(name), str):
             return False
-    return str(block[names[-1]]).strip() != ""
+    last = block[names[-1]]  # an input without arguments is "{}" as text, so it passes
+    return str(last).strip() != ""
 
 
 def mend_call(call):
@@ -197,9 +200,13 @@ BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system'
 
 # A seat belt, not a wall: {pattern: what such a command would do}.
 DENIED = {
+    # rm -rf /   rm -r ~/   rm -fr "$HOME"   but not: docker run --rm -r /
     r"(?<!-)\brm +-[^;&|\n]*r[^;&|\n]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete all",
+    # reboot   sudo reboot   halt now   but not: echo reboot
     r"(^|[;&|(]|\bsudo) *(shutdown|reboot|halt|poweroff)( -| now| *[;&)]| *$)": "stop it",
+    # mkfs.ext4 /dev/sda
     r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
+    # dd if=x of=/dev/sda   echo > /dev/sda1   but not: echo > /dev/null
     r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
 }
 
@@ -224,7 +231,7 @@ def bash(command):
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            start_new_session=True,
+            start_new_session=True,  # so that kill() reaches all its children
         )
         try:
             wait(process, output)
@@ -336,9 +343,10 @@ def checked_value(name, value, schema):
     """``value``, if its type is the schema's; a number or a list may come as text."""
     wanted = JSON_TYPES[schema["type"]]
     if isinstance(value, str) and wanted is not str:
-        with contextlib.suppress(ValueError, RecursionError):  # no JSON: refused below
+        # No JSON, or nested too deep: it stays a text, and is refused below.
+        with contextlib.suppress(ValueError, RecursionError):
             value = json.loads(value)
-    if type(value) is not wanted:
+    if type(value) is not wanted:  # isinstance would take True for an integer
         got = str(value)[:200]
         raise ValueError(f"{name!r} must be like {json.dumps(schema)}; got {got!r}")
     return value
@@ -353,14 +361,14 @@ def read_file(path, offset=1, limit=2000):
     if offset < 1 or limit < 1:
         raise ValueError("offset and limit must be 1 or more")
     text = ""
-    number = 0  # an empty file has no line
+    number = 0
     for number, line in numbered_lines(safe_path(path)):
         if number < offset:
             continue
         if number >= offset + limit or len(text) + len(line) > READ_LIMIT:
             return f"{text}\n[there is more: go on with offset={number}]"
         text += line
-    if offset > max(number, 1):
+    if offset > number and offset > 1:  # an empty file may be read from line 1
         raise ValueError(f"{path} ends at line {number}")
     return text
 
@@ -376,8 +384,10 @@ def write_file(path, content):
 def edit_file(path, old_text, new_text):
     """Replace the one occurrence of ``old_text``; every other byte of the file stays."""
     target = safe_path(path)
-    text = target.read_bytes().decode("utf-8", "surrogateescape")  # also what is not UTF-8
-    if text.count("\r\n") > text.count("\n") / 2:  # models write \n, but this file has \r\n
+    # surrogateescape: a byte that is not UTF-8 gets a stand-in, and writing undoes it.
+    text = target.read_bytes().decode("utf-8", "surrogateescape")
+    if text.count("\r\n") > text.count("\n") / 2:  # models write \n, this file \r\n
+        # First all to \n, or a \r\n would become \r\r\n.
         old_text = old_text.replace("\r\n", "\n").replace("\n", "\r\n")
         new_text = new_text.replace("\r\n", "\n").replace("\n", "\r\n")
     found = count_of(old_text, text)
@@ -392,7 +402,7 @@ def glob(pattern):
     """The paths that match ``pattern``; a folder ends in a slash."""
     found = []
     with time_limit():
-        for path in search(safe_path("."), pattern, pattern):
+        for path in search(safe_path("."), pattern, asked=pattern):
             slash = "/" if path.is_dir() else ""
             found.append(path.as_posix() + slash)
     return capped(found)
@@ -542,10 +552,10 @@ def time_limit():
     """
     if hasattr(signal, "setitimer"):
         signal.signal(signal.SIGALRM, ring)
-        # And again each second: the library takes a TimeoutError for a fault of the disk.
+        # Again each second: a TimeoutError is an OSError, and Path.glob may swallow those.
         signal.setitimer(signal.ITIMER_REAL, SEARCH_TIME, 1)
     try:
-        yield
+        yield  # here the body of the "with" runs
     finally:
         if hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, 0)
@@ -589,7 +599,7 @@ def check_items(items):
         raise ValueError(f"items must be a list of at most {ITEM_LIMIT}")
     active = 0
     for item in items:
-        check_item(item)
+        check_item(item)  # checked_arguments has looked at the list alone
         if item["status"] == "in_progress":
             active += 1
     if active > 1:
@@ -598,10 +608,11 @@ def check_items(items):
 
 def check_item(item):
     """Raises ValueError if ``item`` is not {"text": some text, "status": a key of MARKS}."""
-    text, status = "", ""
+    text, status = "", ""  # of an item that is no object: refused below
     if isinstance(item, dict):
         text = item.get("text")
         status = item.get("status")
+    # list(MARKS): a status that is a list itself cannot be looked up in a dict.
     if not isinstance(text, str) or not text.strip() or status not in list(MARKS):
         known = ", ".join(MARKS)
         got = str(item)[:200]
@@ -627,7 +638,7 @@ def remind(calls):
         if call["name"] == "todo" and not result["is_error"]:
             PLAN.rounds = 0
     is_open = any(item["status"] != "completed" for item in PLAN.items)
-    if is_open and PLAN.rounds >= PATIENCE:
+    if is_open and PLAN.rounds >= PATIENCE:  # in each round from now on, until a todo
         last_call, last_result = calls[-1]
         last_result["content"] += f"\n{REMINDER}"
         show("notice", "[the model was reminded of its todo list]")
@@ -699,7 +710,7 @@ AGENT_TYPES = {
 }
 for type_name, entry in AGENT_TYPES.items():
     has_mode = entry.get("mode", "isolated") in MODES
-    has_tools = set(entry.get("tools", [])) <= set(BASE_TOOLS)
+    has_tools = set(entry.get("tools", [])).issubset(BASE_TOOLS)
     if not has_mode or not has_tools:
         must = f"the mode must be one of {MODES}, the tools must be of {BASE_TOOLS}"
         raise ValueError(f"agent type {type_name!r}: {must}; it is {entry}")
@@ -757,7 +768,8 @@ def task(prompt, agent_type, description=""):
     missing = len(answer) - ANSWER_LIMIT
     if missing > 0:
         notice = f"[... {missing:,} characters not shown ...]"
-        answer = f"{answer[: ANSWER_LIMIT // 2]}\n{notice}\n{answer[-ANSWER_LIMIT // 2 :]}"
+        half = ANSWER_LIMIT // 2
+        answer = f"{answer[:half]}\n{notice}\n{answer[-half:]}"
     if child.work.status != "done":
         answer += f"\n{child.work.status}"
     return answer
@@ -824,7 +836,8 @@ def run_child(child):
         agent_loop(child.messages, child)
     except KeyboardInterrupt:
         work.status = "interrupted"
-        raise KeyboardInterrupt from None  # what its command printed stays with the child
+        # A new one: run_tool would hand the words of the old one to the parent.
+        raise KeyboardInterrupt from None
     except Exception:
         work.status = "failed"
         raise
@@ -836,10 +849,11 @@ def run_child(child):
 
 def note(messages, reply, agent):
     """Note what a request and its reply cost, and what the child has to say so far."""
-    agent.messages = messages
+    agent.messages = messages  # from here forked() takes the parent's list
     work = agent.work
     read, written = tokens_of(reply)
     work.tokens_read += read
+    # Not valid_blocks: it marks ids as used, and the loop calls it once a reply.
     content = reply.to_dict(warnings=False).get("content") or []
     content = [block for block in content if isinstance(block, dict)]
     calls = [block for block in content if block.get("type") == "tool_use"]
@@ -881,7 +895,7 @@ PARENT = Agent(
     tools=TOOLS,
     handlers=HANDLERS,
     more={},
-    turn_limit=sys.maxsize,
+    turn_limit=sys.maxsize,  # none
     messages=[],
     work=Work("", time.monotonic()),
 )
@@ -909,8 +923,10 @@ def show(kind, text):
         kind = "waiting"
         columns = shutil.get_terminal_size().columns
         text = WORKING[-1].work.line()
-        room = columns - 1 if text.isascii() else columns // 2 - 1  # a sign may be two wide
-        text = text[:room]  # two lines could not be overwritten
+        room = columns - 1  # what wraps could not be overwritten
+        if not text.isascii():
+            room = columns // 2 - 1  # a sign may be two columns wide
+        text = text[:room]
     text = re.sub(CONTROL, "", text)
     if kind == "waiting":
         if ON_TERMINAL:
@@ -1020,4 +1036,4 @@ if __name__ == "__main__":
             main()
         print(flush=True)
     except BrokenPipeError:  # who reads our output has left, as in "| head"
-        os._exit(1)
+        os._exit(1)  # sys.exit would write once more, and fail again
