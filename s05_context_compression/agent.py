@@ -11,7 +11,7 @@ they come, then old ones, and at last a summary takes the place of all that is o
                                     s03  todo, and a reminder in the last tool_result
                                     s04  task: the same loop on another list
                                     s05  compact; the list is made to fit the window
-New: RESULT_TOKENS, QUOTE_TOKENS, SHARE_KEPT, SHARE_GROWN, LONG, LONG_REFUSED, SUM_UP, USED_PATHS, ADVISED, FOLDER, Memory, ask_within_window, compress, make_room, offload, trim, summarise, ask_for_summary, tail_start, context_window, full_at, is_full, asks_to_compress, estimate, tokens_in, measure, size_after, have_patience, warn_of_small_window, advise, take_up, new_file, record, as_text, shrink, compact
+New: RESULT_TOKENS, QUOTE_TOKENS, SHARE_KEPT, SHARE_GROWN, LONG, LONG_REFUSED, SUM_UP, USED_PATHS, ADVISED, FOLDER, Memory, ask_within_window, compress, make_room, offload, trim, summarise, ask_for_summary, tail_start, holds_results, context_window, full_at, is_full, asks_to_compress, estimate, tokens_in, measure, size_after, have_patience, warn_of_small_window, advise, take_up, new_file, record, as_text, shrink, compact
 Changed: agent_loop, run_tool, bash, SKIP, Agent, main
 """
 import contextlib
@@ -994,8 +994,8 @@ def make_room(messages, agent):
         shrink(messages, trimmed, "trimmed", agent)
     if tokens_in(messages, agent) > refused / 2:
         start = tail_start(messages, estimate(messages) / 2)
-        if start == 1 and len(messages) > 3:
-            start = 3  # the first reply is most of the list: it goes, with its answers
+        if start < 2 and len(messages) > 3:  # the first reply is most of the list: it goes
+            start = 3 if holds_results(messages[2]) else 2
         summarise(messages, source=messages[:start], start=start, agent=agent)
     have_patience(messages, agent)
 
@@ -1109,10 +1109,14 @@ def tail_start(messages, tokens):
         if size > tokens:
             break
         start -= 1
-    first = blocks_of(messages[start])[0]
-    if first["type"] == "tool_result":  # its call is in the message before
+    if holds_results(messages[start]):
         start -= 1
     return start
+
+
+def holds_results(message):
+    """Whether a message answers calls, so that it cannot stand without the one before."""
+    return blocks_of(message)[0]["type"] == "tool_result"
 
 
 # How full the list is.
