@@ -939,6 +939,52 @@ def test_a_server_that_is_not_there_has_200_000_and_costs_a_line(play):
     assert session.lesson.context_window() == 200_000
 
 
+@pytest.mark.parametrize("window", [0, -5, "abc", None], ids=str)
+def test_a_server_that_tells_nonsense_has_200_000(play, window):
+    session = play(OK)
+    answer = session.lesson.client.models.retrieve
+
+    def nonsense(model, **more):
+        told = answer(model, **more)
+        told.max_input_tokens = window
+        return told
+
+    session.lesson.client.models.retrieve = nonsense
+    assert "ok" in session.talk("hello")
+    assert session.lesson.context_window() == 200_000
+
+
+def test_a_list_is_compressed_also_if_the_server_counts_nothing(play, monkeypatch):
+    session = play(*wordy_steps(22), OK, window=WINDOW)
+    answer = session.api.answer
+
+    def uncounted(*given):
+        body = answer(*given)
+        return {name: value for name, value in body.items() if name != "usage"}
+
+    monkeypatch.setattr(session.api, "answer", uncounted)
+    seen = session.talk(GOAL)
+    assert [event.what for event in events(seen)] == ["summarised"]
+    assert not session.api.refused
+
+
+def test_a_summary_comes_also_from_a_server_that_stops_with_stop(play):
+    summary = reply(SUMMARY["content"], "stop")
+    session = play(*wordy_steps(22), OK, summary=summary, window=WINDOW)
+    seen = session.talk(GOAL)
+    assert [event.what for event in events(seen)] == ["summarised"]
+
+
+def test_an_input_nested_hundreds_deep_is_compressed_like_any_other(play):
+    nested = {"end": 1}
+    for _ in range(450):
+        nested = {"a": nested}
+    session = play(calls(("bash", nested)), *wordy_steps(22), OK, window=WINDOW)
+    seen = session.talk(GOAL)
+    assert [event.what for event in events(seen)] == ["summarised"]
+    assert "RecursionError" not in seen
+
+
 SHARES = [
     ("", 0.85),
     ("0.1", 0.1),
