@@ -985,6 +985,30 @@ def test_an_input_nested_hundreds_deep_is_compressed_like_any_other(play):
     assert "RecursionError" not in seen
 
 
+def test_compact_with_nothing_old_is_said_and_costs_no_request(play):
+    session = play(COMPACT, DONE)
+    seen = session.talk(GOAL)
+    assert "[not summarised: nothing in the list is old enough]" in seen
+    assert "nothing lost" not in seen
+    assert summary_requests(session) == []
+
+
+def test_a_list_that_stays_over_the_limit_is_said_once_with_what_to_change(play):
+    bad = Status(400, "Bad luck")
+    session = play(*wordy_steps(24), DONE, summary=bad, CONTEXT_WINDOW=str(WINDOW))
+    seen = session.talk(GOAL)
+    assert re.search(r"\[still [\d,]+ tokens, over the limit of 17,000: raise ", seen)
+    assert seen.count("raise CONTEXT_WINDOW or COMPRESS_AT") == 1
+
+
+def test_a_history_that_cannot_be_written_is_said_once_and_not_at_every_step(play):
+    pathlib.Path(".agent").write_text("The person's own file.")
+    session = play(*wordy_steps(23), DONE, CONTEXT_WINDOW=str(WINDOW))
+    seen = session.talk(GOAL)
+    assert "Done." in seen
+    assert seen.count("[not compressed, as nothing can be written: ") == 1
+
+
 SHARES = [
     ("", 0.85),
     ("0.1", 0.1),
