@@ -603,7 +603,8 @@ def check_items(items):
 
 def check_item(item):
     """Raises ValueError if ``item`` is not {"text": some text, "status": a key of MARKS}."""
-    text, status = "", ""  # of an item that is no object: refused below
+    text = ""  # of an item that is no object: refused below
+    status = ""
     if isinstance(item, dict):
         text = item.get("text")
         status = item.get("status")
