@@ -8,7 +8,7 @@ change.
       tool_result |           v
                   +-------- tools   s01  bash
                                     s02  read_file, write_file, edit_file, glob, grep
-New: JSON_TYPES, STRING, INTEGER, add_tool, checked_arguments, checked_value, LINE_LIMIT, READ_LIMIT, read_file, write_file, edit_file, glob, grep, SKIP, FIND_LIMIT, SEARCH_TIME, safe_path, numbered_lines, count_of, search, files_under, hits_in, capped, time_limit, ring
+New: JSON_TYPES, STRING, INTEGER, add_tool, checked_arguments, checked_value, LINE_LIMIT, READ_LIMIT, read_file, write_file, edit_file, glob, grep, SKIP, FIND_LIMIT, SEARCH_TIME, safe_path, numbered_lines, search, files_under, hits_in, capped, time_limit, ring
 Changed: run_tool
 """
 import contextlib
@@ -46,11 +46,10 @@ def agent_loop(messages):
     """
     while True:
         reply = ask_model(messages)
-        content = valid_blocks(reply)
-        calls = add_turn(messages, content, reply.stop_reason)
-        show_words(content)
-        if not calls or reply.stop_reason in CUT_OFF:
-            show("stop", f"[{reply.stop_reason}]")
+        calls = add_turn(messages, reply)
+        show("text", words_of(reply["content"]))
+        if not calls or reply["stop_reason"] in CUT_OFF:
+            show("stop", f"[{reply['stop_reason']}]")
             return
         for call, result in calls:
             run_tool(call, result, HANDLERS)
@@ -59,7 +58,7 @@ def agent_loop(messages):
 def ask_model(messages):
     """One request.  It holds the whole list: the API remembers nothing in between."""
     show("waiting", "thinking ...")
-    return client.messages.create(
+    reply = client.messages.create(
         model=MODEL,
         max_tokens=16_000,
         messages=messages,
@@ -68,17 +67,19 @@ def ask_model(messages):
         system=SYSTEM,
         tools=TOOLS,
     )
+    return valid_reply(reply)
 
 
-def add_turn(messages, content, stop_reason):
+def add_turn(messages, reply):
     """Append a reply, and an answer to each call in it; return the (call, answer) pairs.
 
     The API refuses a list with a tool_use that has no tool_result.  So each call is answered
     "Not run" at once, and run_tool writes into that same answer what came of the call: an
     error or Ctrl-C in between leaves the list valid.
     """
+    content = reply["content"]
     calls = [block for block in content if block["type"] == "tool_use"]
-    answers = [not_run(call, stop_reason) for call in calls]
+    answers = [not_run(call, reply["stop_reason"]) for call in calls]
     turn = []
     if content:  # the API refuses a message without content
         turn.append({"role": "assistant", "content": content})
@@ -106,7 +107,7 @@ def run_tool(call, result, handlers):
         if call["name"] not in handlers:
             names = ", ".join(handlers)
             raise ValueError(f"there is no tool {call['name']!r}; the tools are: {names}")
-        if NO_OBJECT in call["input"]:  # mend_call has put it there
+        if NO_OBJECT in call["input"]:  # valid_call has put it there
             wrong = call["input"][NO_OBJECT]
             raise ValueError(f"the input must be a JSON object of arguments, not {wrong!r}")
         handler = handlers[call["name"]]
@@ -123,64 +124,53 @@ def run_tool(call, result, handlers):
 
 # ---- What the API takes back ---------------------------------------------------------
 
-FIELDS = {  # the types of block that a reply may hold, and the fields of each that go back
-    "text": ["text"],
-    "tool_use": ["id", "name", "input"],
-    "thinking": ["thinking", "signature"],  # what the model thought before it spoke
-    "redacted_thinking": ["data"],
-}
+THINKING = ["thinking", "redacted_thinking"]  # what the model thought before it spoke
 NO_OBJECT = "not_an_object"  # under this name stands an input that was none
 USED_IDS = set()  # of all calls so far: the API takes an id once
 
 
-def valid_blocks(reply):
-    """The content of ``reply`` as plain JSON, mended so that the API takes it back.
+def valid_reply(reply):
+    """``reply`` as plain JSON, its content mended so that the API takes it back.
 
     A model may be cut off anywhere, and some servers send what the API would refuse; with
     one such block in the list, every later request would fail.
     """
-    content = reply.to_dict(warnings=False).get("content") or []
+    reply = reply.to_dict(warnings=False)
     # To text and back, so that each string in it, however deep, is mended in one place.
-    text = json.dumps(content, ensure_ascii=False)
+    text = json.dumps(reply["content"] or [], ensure_ascii=False)
     text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
     for block in json.loads(text, parse_constant=str):  # NaN becomes "NaN"
-        if isinstance(block, dict) and str(block.get("type")) in FIELDS:
-            if block["type"] == "tool_use":
-                mend_call(block)
-            if is_whole(block):
-                names = ["type", *FIELDS[block["type"]]]
-                blocks.append({name: block[name] for name in names})
+        words = block.get("text")
+        if block["type"] == "tool_use":
+            blocks.append(valid_call(block))
+        elif block["type"] == "text" and words and words.strip():
+            blocks.append({"type": "text", "text": words})
+        elif block["type"] in THINKING and (block.get("signature") or block.get("data")):
+            blocks.append(block)  # signed, so it goes back unchanged
     # Cut off while it was thinking: a reply must not end there.
-    while blocks and blocks[-1]["type"] in ("thinking", "redacted_thinking"):
+    while blocks and blocks[-1]["type"] in THINKING:
         blocks.pop()
-    return blocks
+    reply["content"] = blocks
+    return reply
 
 
-def is_whole(block):
-    """Whether a block has its fields, and the last of them is not blank."""
-    names = FIELDS[block["type"]]
-    for name in names:
-        if name != "input" and not isinstance(block.get(name), str):
-            return False
-    last = block[names[-1]]  # an input without arguments is "{}" as text, so it passes
-    return str(last).strip() != ""
+def valid_call(block):
+    """The call in ``block``, mended so that it can be answered whatever the model wrote."""
+    call_id = as_name(block.get("id"))
+    if not call_id or call_id in USED_IDS:
+        call_id = f"call_{uuid.uuid4().hex}"
+    USED_IDS.add(call_id)
+    name = as_name(block.get("name")) or "nameless"
+    arguments = block.get("input")
+    if not isinstance(arguments, dict):
+        arguments = {NO_OBJECT: arguments}
+    return {"type": "tool_use", "id": call_id, "name": name, "input": arguments}
 
 
-def mend_call(call):
-    """Give a call what it lacks, so that it can be answered whatever the model wrote."""
-    if not is_name(call.get("id")) or call["id"] in USED_IDS:
-        call["id"] = f"call_{uuid.uuid4().hex}"
-    USED_IDS.add(call["id"])
-    if not is_name(call.get("name")):
-        call["name"] = re.sub(r"[^a-zA-Z0-9_-]", "_", str(call.get("name") or "nameless"))[:64]
-    if not isinstance(call.get("input"), dict):
-        call["input"] = {NO_OBJECT: call.get("input")}
-
-
-def is_name(value):
-    """Whether the API takes ``value`` for the name or the id of a call."""
-    return isinstance(value, str) and re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", value) is not None
+def as_name(value):
+    """``value`` in the characters that the API takes in an id or a name, 64 at most."""
+    return re.sub(r"[^a-zA-Z0-9_-]", "_", str(value or ""))[:64]
 
 
 # ---- The tool ------------------------------------------------------------------------
@@ -190,17 +180,17 @@ PRINT_LIMIT = 100_000_000  # bytes that it may print
 RESULT_LIMIT = 50_000  # bytes of a result that the model gets to see
 BASH = "/bin/bash" if os.path.exists("/bin/bash") else None  # None: the system's own shell
 
-# A seat belt, not a wall: {pattern: what such a command would do}.
-DENIED = {
+# A seat belt, not a wall: what destroys a machine by accident.
+DENIED = [
     # rm -rf /   rm -r ~/   rm -fr "$HOME"   but not: docker run --rm -r /
-    r"(?<!-)\brm +-[^;&|\n]*r[^;&|\n]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)": "delete all",
+    r"(?<!-)\brm +-[^;&|\n]*r[^;&|\n]* (/|~|\$HOME|\"\$HOME\")/?\*?(\s|[;&|)]|$)",
     # reboot   sudo reboot   halt now   but not: echo reboot
-    r"(^|[;&|(]|\bsudo) *(shutdown|reboot|halt|poweroff)( -| now| *[;&)]| *$)": "stop it",
+    r"(^|[;&|(]|\bsudo) *(shutdown|reboot|halt|poweroff)( -| now| *[;&)]| *$)",
     # mkfs.ext4 /dev/sda
-    r"(^|[;&|(]|\bsudo)\s*mkfs": "format a disk",
+    r"(^|[;&|(]|\bsudo)\s*mkfs",
     # dd if=x of=/dev/sda   echo > /dev/sda1   but not: echo > /dev/null
-    r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)": "overwrite a disk",
-}
+    r"(>|\bof=)\s*/dev/(sd|hd|vd|nvme|mmcblk|disk)\w*(\s|[;&|)]|$)",
+]
 
 
 def bash(command):
@@ -209,9 +199,8 @@ def bash(command):
     Raises PermissionError for a command in DENIED, TimeoutError at a limit and
     KeyboardInterrupt on Ctrl-C, both with what it printed so far.
     """
-    harm = denied(command)
-    if harm:
-        raise PermissionError(f"not run: this could {harm} on this machine")
+    if is_denied(command):
+        raise PermissionError("not run: such a command could destroy this machine")
     # Into a file, not a pipe: a flood is never in memory, and a child that the command
     # leaves in the background does not hold the call.
     folder = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
@@ -229,6 +218,7 @@ def bash(command):
             wait(process, output)
         except (TimeoutError, KeyboardInterrupt) as stop:
             kill(process)
+            # The same exception again, now with what the command printed.
             raise type(stop)(f"{stop}\n{head_and_tail(output)}")
         printed = head_and_tail(output)
     if process.returncode != 0:
@@ -236,12 +226,10 @@ def bash(command):
     return printed
 
 
-def denied(command):
-    """What harm ``command`` could do, by the table DENIED; None for all others."""
-    for pattern, harm in DENIED.items():
-        if re.search(pattern, command, re.MULTILINE | re.IGNORECASE):
-            return harm
-    return None
+def is_denied(command):
+    """Whether a pattern in DENIED is found in ``command``."""
+    flags = re.MULTILINE | re.IGNORECASE
+    return any(re.search(pattern, command, flags) for pattern in DENIED)
 
 
 def wait(process, output):
@@ -260,8 +248,7 @@ def kill(process):
     if os.name == "nt":
         subprocess.run(["taskkill", "/F", "/T", "/PID", str(process.pid)], capture_output=True)
     else:
-        with contextlib.suppress(ProcessLookupError):  # it has just ended by itself
-            os.killpg(process.pid, signal.SIGKILL)
+        os.killpg(process.pid, signal.SIGKILL)
         if shutil.which("pkill"):  # a child such as ``timeout`` leaves the group, not the session
             pkill = ["pkill", "-KILL", "-s", str(process.pid)]
             subprocess.run(pkill, capture_output=True, start_new_session=True)
@@ -335,8 +322,7 @@ def checked_value(name, value, schema):
     """``value``, if its type is the schema's; a number or a list may come as text."""
     wanted = JSON_TYPES[schema["type"]]
     if isinstance(value, str) and wanted is not str:
-        # No JSON, or nested too deep: it stays a text, and is refused below.
-        with contextlib.suppress(ValueError, RecursionError):
+        with contextlib.suppress(ValueError):  # no JSON: it stays a text, and is refused below
             value = json.loads(value)
     if type(value) is not wanted:  # isinstance would take True for an integer
         got = str(value)[:200]
@@ -382,7 +368,7 @@ def edit_file(path, old_text, new_text):
         # First all to \n, or a \r\n would become \r\r\n.
         old_text = old_text.replace("\r\n", "\n").replace("\n", "\r\n")
         new_text = new_text.replace("\r\n", "\n").replace("\n", "\r\n")
-    found = count_of(old_text, text)
+    found = text.count(old_text) if old_text else 0
     if found != 1:
         raise ValueError(f"old_text must occur exactly once in {path}; found {found}")
     new = text.replace(old_text, new_text)
@@ -476,18 +462,6 @@ def numbered_lines(path):
             line = file.readline(LINE_LIMIT)
 
 
-def count_of(part, text):
-    """How often ``part`` occurs in ``text``, also where two occurrences overlap."""
-    if not part:
-        return 0
-    count = 0
-    position = text.find(part)
-    while position >= 0:
-        count += 1
-        position = text.find(part, position + 1)
-    return count
-
-
 def search(folder, pattern, asked):
     """The paths under ``folder`` that match ``pattern``, sorted, as seen from here.
 
@@ -577,6 +551,8 @@ def show(kind, text):
     "waiting" is for a terminal alone: the next line overwrites it.
     """
     text = re.sub(CONTROL, "", text)
+    if not text:  # for example a reply that is nothing but calls
+        return
     if kind == "waiting":
         if ON_TERMINAL:
             print(text, end=f"{CLEAR}\r", flush=True)
@@ -588,17 +564,9 @@ def show(kind, text):
     print(text, flush=True)
 
 
-def show_words(content):
-    """Print what the model says, also beside a call."""
-    words = words_of(content)
-    if words:
-        show("text", words)
-
-
 def words_of(content):
     """The text in a list of content blocks."""
-    texts = [str(block.get("text") or "") for block in content if block.get("type") == "text"]
-    return "\n".join(text for text in texts if text.strip())
+    return "\n".join(block["text"] for block in content if block["type"] == "text")
 
 
 def blocks_of(message):
@@ -612,8 +580,8 @@ def blocks_of(message):
 def one_line(block, width=100):
     """A content block on one line."""
     keys = ["name", "input", "text", "content"]
-    parts = [str(block[key]) for key in keys if key in block]
-    return " ".join(" ".join(parts).split())[:width]
+    text = " ".join(str(block[key]) for key in keys if key in block)
+    return " ".join(text.split())[:width]
 
 
 def show_messages(messages):
@@ -633,19 +601,11 @@ def explain(error):
     # Without a key or a token, the SDK raises TypeError at the first request.
     if isinstance(error, TypeError) and not (client.api_key or client.auth_token):
         return (
-            "No key: put ANTHROPIC_API_KEY into .env, "
-            f"or run .venv/bin/python tests/offline.py {LESSON}"
+            "No key: put ANTHROPIC_API_KEY into the .env beside the lessons, "
+            f"or run there .venv/bin/python tests/offline.py {LESSON}"
         )
     words = getattr(error, "api_message", None) or str(error)  # the server's own, if it said any
     return f"{type(error).__name__}: {words}".strip(": ")
-
-
-def is_too_long(error):
-    """Whether the server refused a request because the list does not fit the window."""
-    if not isinstance(error, anthropic.APIStatusError):
-        return False
-    words = r"prompt is too long|context (size|window|length|limit)"  # also of local servers
-    return error.status_code == 413 or re.search(words, explain(error)) is not None
 
 
 # ---- The session ---------------------------------------------------------------------
@@ -675,8 +635,9 @@ def main():
             show("notice", "[interrupted]")
         except Exception as error:  # costs one line, never the session
             show("notice", " ".join(explain(error).split())[:300])
-            if is_too_long(error) and isinstance(messages[-1]["content"], str):
-                messages.pop()  # with these words the list is too long: take them back
+            is_refused = getattr(error, "status_code", None) in (400, 413)
+            if is_refused and isinstance(messages[-1]["content"], str):
+                messages.pop()  # the API does not take these words, for example too many
 
 
 if __name__ == "__main__":

@@ -194,7 +194,7 @@ def test_a_child_in_a_process_group_of_its_own_dies_too(run, ended):
 
 
 # ---- What is not run ---------------------------------------------------------------------------
-# Asked of `denied` alone: no test hands these to a shell.
+# Asked of `is_denied` alone: no test hands these to a shell.
 
 REFUSED = """
     rm -rf /
@@ -287,21 +287,21 @@ HARMLESS = """
 
 
 def test_what_the_deny_list_refuses():
-    denied = load("s01_agent_loop").denied
-    assert [command for command in REFUSED if not denied(command.strip())] == []
-    assert denied("echo hi\nrm -rf /\n")
+    is_denied = load("s01_agent_loop").is_denied
+    assert [command for command in REFUSED if not is_denied(command.strip())] == []
+    assert is_denied("echo hi\nrm -rf /\n")
 
 
 def test_what_the_deny_list_lets_pass():
-    denied = load("s01_agent_loop").denied
-    assert [command for command in HARMLESS if denied(command.strip())] == []
+    is_denied = load("s01_agent_loop").is_denied
+    assert [command for command in HARMLESS if is_denied(command.strip())] == []
 
 
 def test_what_is_refused_is_not_run_and_the_model_is_told(run, environment):
     def deny_all(command):
-        return "make a file"
+        return True
 
-    [result] = run("echo > made", denied=deny_all)
+    [result] = run("echo > made", is_denied=deny_all)
     assert result["is_error"]
-    assert "not run: this could make a file on this machine" in result["content"]
+    assert "not run: such a command could destroy this machine" in result["content"]
     assert not (environment / "made").exists()

@@ -108,9 +108,9 @@ ODD_BLOCKS = [
 # The functions around which Ctrl-C is pressed, where a lesson has them.
 MOMENTS = [
     "ask_model",
-    "valid_blocks",
+    "valid_reply",
     "add_turn",
-    "show_words",
+    "words_of",
     "run_tool",
     "checked_arguments",
     "remind",

@@ -33,8 +33,8 @@ CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # all but tab and line f
 # Clears the screen, names the window, hides what came before.
 EVIL = "\033[2J\033]0;evil\007\x9b2J\r\b"
 NO_KEY = (
-    "No key: put ANTHROPIC_API_KEY into .env, "
-    f"or run .venv/bin/python tests/offline.py {S01}"
+    "No key: put ANTHROPIC_API_KEY into the .env beside the lessons, "
+    f"or run there .venv/bin/python tests/offline.py {S01}"
 )
 
 in_every_lesson = pytest.mark.parametrize("lesson", LESSONS)
