@@ -10,7 +10,7 @@ way never enters the parent's list.
                                     s02  read_file, write_file, edit_file, glob, grep
                                     s03  todo, and a reminder in the last tool_result
                                     s04  task: the same loop on another list
-New: READ_TOOLS, BASE_TOOLS, MODES, CONTRACT, CHILD_TURNS, ANSWER_LIMIT, TEXTS, REVIEW, AGENT_TYPES, Work, Agent, task, isolated, forked, no_task, no_todo, WORKING, run_child, note, tokens_of, type_lines, PARENT
+New: READ_TOOLS, BASE_TOOLS, MODES, CONTRACT, CHILD_TURNS, ANSWER_LIMIT, STRINGS, REVIEW, AGENT_TYPES, Work, Agent, task, isolated, forked, no_task, no_todo, WORKING, run_child, note, tokens_of, type_lines, PARENT
 Changed: agent_loop, ask_model, show, main
 """
 import contextlib
@@ -47,10 +47,10 @@ def agent_loop(messages, agent):
 
     messages: ends with the person's words; it grows in place and is valid at every moment.
     """
-    agent.messages = messages  # from here forked() takes the parent's list
+    agent.messages = messages  # the parent's is made in main; forked() takes it from here
     for _ in range(agent.turn_limit):
         reply = ask_model(messages, agent)
-        note(reply, agent.work)
+        note(reply, agent.work)  # what it cost, and what was said
         calls = add_turn(messages, reply)
         show("text", words_of(reply["content"]))
         if not calls or reply["stop_reason"] in CUT_OFF:
@@ -641,13 +641,13 @@ CONTRACT = (
 )
 CHILD_TURNS = 30
 ANSWER_LIMIT = 20_000  # characters of a child's last words
-TEXTS = {"type": "array", "items": STRING}
-REVIEW = {
+STRINGS = {"type": "array", "items": STRING}
+REVIEW = {  # the schema of a reviewer's answer
     "type": "object",
     "properties": {
         "verdict": {"type": "string", "enum": ["pass", "fail"]},
-        "findings": TEXTS,
-        "not_verified": TEXTS,
+        "findings": STRINGS,
+        "not_verified": STRINGS,
     },
     "required": ["verdict", "findings", "not_verified"],
     "additionalProperties": False,
@@ -681,6 +681,7 @@ AGENT_TYPES = {
         "mode": "fork",
     },
 }
+# A wrong entry fails at the start.  No child has task or todo: it does not delegate or plan.
 for type_name, entry in AGENT_TYPES.items():
     has_mode = entry.get("mode", "isolated") in MODES
     has_tools = set(entry.get("tools", [])).issubset(BASE_TOOLS)
@@ -691,7 +692,7 @@ for type_name, entry in AGENT_TYPES.items():
 
 @dataclass
 class Work:
-    """What the person is told of a child."""
+    """What is noted of an agent's work; of a child, the person sees it as one line."""
 
     title: str  # its type and what it is to do
     started: float  # by time.monotonic(), in seconds
@@ -731,7 +732,7 @@ def task(prompt, agent_type, description=""):
     if not prompt.strip():
         raise ValueError("prompt must be a text that says what to do")
     entry = AGENT_TYPES[agent_type]
-    title = " ".join(f"[{agent_type}] {description}".split())[:60]
+    title = " ".join(f"[{agent_type}] {description}".split())[:60]  # on one line
     if entry.get("mode") == "fork":
         child = forked(prompt, title)
     else:
@@ -753,7 +754,7 @@ def isolated(prompt, title, entry):
     more = {}
     if "schema" in entry:
         answer_format = {"type": "json_schema", "schema": entry["schema"]}
-        more["output_config"] = {"format": answer_format}
+        more["output_config"] = {"format": answer_format}  # so the API calls it
     return Agent(
         system=f"{entry['prompt']} {CONTRACT}",
         tools=[tool for tool in TOOLS if tool["name"] in entry["tools"]],
@@ -771,9 +772,10 @@ def forked(prompt, title):
     System prompt, tools and messages are the parent's to the byte: the server has them in
     its cache.  So a fork is offered ``task`` and ``todo`` too, and others answer for them.
     """
-    before_this_turn = PARENT.messages[:-2]  # the last two are the calls and their answers
+    # Not the turn that called task: its calls and their answers, the last two messages.
+    before_this_turn = PARENT.messages[:-2]
     words = {"role": "user", "content": f"{prompt}\n\n{CONTRACT}"}
-    handlers = dict(HANDLERS)
+    handlers = dict(HANDLERS)  # a copy: the parent keeps its own task and todo
     handlers["task"] = no_task
     handlers["todo"] = no_todo
     return Agent(
@@ -782,7 +784,7 @@ def forked(prompt, title):
         handlers=handlers,
         more={},
         turn_limit=CHILD_TURNS,
-        messages=[*before_this_turn, words],
+        messages=before_this_turn + [words],
         work=Work(title, time.monotonic()),
     )
 
@@ -798,7 +800,7 @@ def no_todo(items):
     return drawn(items)
 
 
-WORKING = []  # the child that is at work, if there is one
+WORKING = []  # holds the child that is at work, or nothing
 
 
 def run_child(child):
@@ -809,8 +811,7 @@ def run_child(child):
         agent_loop(child.messages, child)
     except KeyboardInterrupt:
         work.status = "interrupted"
-        # A new one: run_tool would hand the words of the old one to the parent.
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt  # a new one: the words of the old one are not for the parent
     except Exception:
         work.status = "failed"
         raise
@@ -825,7 +826,7 @@ def note(reply, work):
     read, written = tokens_of(reply)
     work.tokens_read += read
     calls = [block for block in reply["content"] if block["type"] == "tool_use"]
-    if not calls or reply["stop_reason"] in CUT_OFF:
+    if not calls or reply["stop_reason"] in CUT_OFF:  # the last reply, as agent_loop ends here
         is_done = reply["stop_reason"] in ("end_turn", "stop")  # some servers say "stop"
         work.status = "done" if is_done else f"[{reply['stop_reason']}]"
     else:
@@ -851,7 +852,7 @@ def tokens_of(reply):
 type_lines = "\n".join(f"- {name}: {AGENT_TYPES[name]['description']}" for name in AGENT_TYPES)
 add_tool(
     task,
-    "Have a subagent do a piece of work; it knows only the prompt.  Types:\n" + type_lines,
+    "Have a subagent do work.  Unless its type says more, it knows only the prompt.\n" + type_lines,
     {
         "prompt": STRING,
         "agent_type": {"type": "string", "enum": list(AGENT_TYPES)},
@@ -864,9 +865,9 @@ PARENT = Agent(
     tools=TOOLS,
     handlers=HANDLERS,
     more={},
-    turn_limit=sys.maxsize,  # none
+    turn_limit=sys.maxsize,  # a number that is never reached
     messages=[],
-    work=Work("", time.monotonic()),
+    work=Work("", time.monotonic()),  # noted, but never shown
 )
 
 
@@ -889,12 +890,12 @@ def show(kind, text):
     "waiting" is for a terminal alone: the next line overwrites it.
     """
     if WORKING and kind != "notice":  # the child's line stands for all that it would print
-        kind = "waiting"
+        kind = "waiting"  # so that the next line overwrites it
         columns = shutil.get_terminal_size().columns
         text = WORKING[-1].work.line()
-        room = columns - 1  # what wraps could not be overwritten
+        room = columns - 1  # a line that wraps could not be overwritten
         if not text.isascii():
-            room = columns // 2 - 1  # a sign may be two columns wide
+            room = columns // 2 - 1  # a character may take two columns, as in Chinese
         text = text[:room]
     text = re.sub(CONTROL, "", text)
     if not text:  # for example a reply that is nothing but calls

@@ -51,10 +51,10 @@ def agent_loop(messages, agent):
 
     messages: ends with the person's words; it grows in place and is valid at every moment.
     """
-    agent.messages = messages  # from here forked() takes the parent's list
+    agent.messages = messages  # the parent's is made in main; forked() takes it from here
     for _ in range(agent.turn_limit):
         reply = ask_within_window(messages, agent)
-        note(reply, agent.work)
+        note(reply, agent.work)  # what it cost, and what was said
         calls = add_turn(messages, reply)
         show("text", words_of(reply["content"]))
         if not calls or reply["stop_reason"] in CUT_OFF:
@@ -646,13 +646,13 @@ CONTRACT = (
 )
 CHILD_TURNS = 30
 ANSWER_LIMIT = 20_000  # characters of a child's last words
-TEXTS = {"type": "array", "items": STRING}
-REVIEW = {
+STRINGS = {"type": "array", "items": STRING}
+REVIEW = {  # the schema of a reviewer's answer
     "type": "object",
     "properties": {
         "verdict": {"type": "string", "enum": ["pass", "fail"]},
-        "findings": TEXTS,
-        "not_verified": TEXTS,
+        "findings": STRINGS,
+        "not_verified": STRINGS,
     },
     "required": ["verdict", "findings", "not_verified"],
     "additionalProperties": False,
@@ -686,6 +686,7 @@ AGENT_TYPES = {
         "mode": "fork",
     },
 }
+# A wrong entry fails at the start.  No child has task or todo: it does not delegate or plan.
 for type_name, entry in AGENT_TYPES.items():
     has_mode = entry.get("mode", "isolated") in MODES
     has_tools = set(entry.get("tools", [])).issubset(BASE_TOOLS)
@@ -696,7 +697,7 @@ for type_name, entry in AGENT_TYPES.items():
 
 @dataclass
 class Work:
-    """What the person is told of a child."""
+    """What is noted of an agent's work; of a child, the person sees it as one line."""
 
     title: str  # its type and what it is to do
     started: float  # by time.monotonic(), in seconds
@@ -723,7 +724,7 @@ class Agent:
     turn_limit: int  # replies until it is stopped
     messages: list  # the list itself, from which a fork starts
     work: Work
-    memory: object = None  # what compression knows of the list
+    memory: object = None  # a Memory, from the first request on
 
 
 def task(prompt, agent_type, description=""):
@@ -737,7 +738,7 @@ def task(prompt, agent_type, description=""):
     if not prompt.strip():
         raise ValueError("prompt must be a text that says what to do")
     entry = AGENT_TYPES[agent_type]
-    title = " ".join(f"[{agent_type}] {description}".split())[:60]
+    title = " ".join(f"[{agent_type}] {description}".split())[:60]  # on one line
     if entry.get("mode") == "fork":
         child = forked(prompt, title)
     else:
@@ -759,7 +760,7 @@ def isolated(prompt, title, entry):
     more = {}
     if "schema" in entry:
         answer_format = {"type": "json_schema", "schema": entry["schema"]}
-        more["output_config"] = {"format": answer_format}
+        more["output_config"] = {"format": answer_format}  # so the API calls it
     return Agent(
         system=f"{entry['prompt']} {CONTRACT}",
         tools=[tool for tool in TOOLS if tool["name"] in entry["tools"]],
@@ -777,9 +778,10 @@ def forked(prompt, title):
     System prompt, tools and messages are the parent's to the byte: the server has them in
     its cache.  So a fork is offered ``task`` and ``todo`` too, and others answer for them.
     """
-    before_this_turn = PARENT.messages[:-2]  # the last two are the calls and their answers
+    # Not the turn that called task: its calls and their answers, the last two messages.
+    before_this_turn = PARENT.messages[:-2]
     words = {"role": "user", "content": f"{prompt}\n\n{CONTRACT}"}
-    handlers = dict(HANDLERS)
+    handlers = dict(HANDLERS)  # a copy: the parent keeps its own task and todo
     handlers["task"] = no_task
     handlers["todo"] = no_todo
     return Agent(
@@ -788,7 +790,7 @@ def forked(prompt, title):
         handlers=handlers,
         more={},
         turn_limit=CHILD_TURNS,
-        messages=[*before_this_turn, words],
+        messages=before_this_turn + [words],
         work=Work(title, time.monotonic()),
     )
 
@@ -804,7 +806,7 @@ def no_todo(items):
     return drawn(items)
 
 
-WORKING = []  # the child that is at work, if there is one
+WORKING = []  # holds the child that is at work, or nothing
 
 
 def run_child(child):
@@ -815,8 +817,7 @@ def run_child(child):
         agent_loop(child.messages, child)
     except KeyboardInterrupt:
         work.status = "interrupted"
-        # A new one: run_tool would hand the words of the old one to the parent.
-        raise KeyboardInterrupt from None
+        raise KeyboardInterrupt  # a new one: the words of the old one are not for the parent
     except Exception:
         work.status = "failed"
         raise
@@ -831,7 +832,7 @@ def note(reply, work):
     read, written = tokens_of(reply)
     work.tokens_read += read
     calls = [block for block in reply["content"] if block["type"] == "tool_use"]
-    if not calls or reply["stop_reason"] in CUT_OFF:
+    if not calls or reply["stop_reason"] in CUT_OFF:  # the last reply, as agent_loop ends here
         is_done = reply["stop_reason"] in ("end_turn", "stop")  # some servers say "stop"
         work.status = "done" if is_done else f"[{reply['stop_reason']}]"
     else:
@@ -857,7 +858,7 @@ def tokens_of(reply):
 type_lines = "\n".join(f"- {name}: {AGENT_TYPES[name]['description']}" for name in AGENT_TYPES)
 add_tool(
     task,
-    "Have a subagent do a piece of work; it knows only the prompt.  Types:\n" + type_lines,
+    "Have a subagent do work.  Unless its type says more, it knows only the prompt.\n" + type_lines,
     {
         "prompt": STRING,
         "agent_type": {"type": "string", "enum": list(AGENT_TYPES)},
@@ -870,9 +871,9 @@ PARENT = Agent(
     tools=TOOLS,
     handlers=HANDLERS,
     more={},
-    turn_limit=sys.maxsize,  # none
+    turn_limit=sys.maxsize,  # a number that is never reached
     messages=[],
-    work=Work("", time.monotonic()),
+    work=Work("", time.monotonic()),  # noted, but never shown
 )
 
 
@@ -889,10 +890,10 @@ SUM_UP = {
     "content": "Sum up, without tools, under these headings: "
     "## Session intent, ## Summary, ## Artifacts, ## Next steps.",
 }
-FILES = []  # the paths of those that were made
+FILES = []  # the path of each file of this session; none is used twice
 ADVISED = []  # what the person was told of limits that are too low
 FOLDER = Path(".agent", f"{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")  # this session's
-SKIP.add(".agent")
+SKIP.add(".agent")  # a search enters it only when it is named, as a summary does
 try:
     COMPRESS_AT = float(os.environ.get("COMPRESS_AT") or 0.85)
     CONTEXT_WINDOW = int(os.environ.get("CONTEXT_WINDOW") or 0)  # 0: ask the server
@@ -907,13 +908,12 @@ except ValueError:
 class Memory:
     """What compression knows of an agent's list."""
 
-    messages: list  # the list itself
     request: str = ""  # the person's latest request, or a child's prompt
     size: int = 0  # tokens of the list, as the server last counted them
     counted: int = 0  # messages that were in the list then
     history: str = ""  # the path of the file that has everything
     recorded: int = 0  # messages that are in that file
-    patience: float = 0  # tokens: a smaller list is left alone, as cutting it did not help
+    patience: float = 0  # tokens up to which the list is left alone after a cut
 
 
 def ask_within_window(messages, agent):
@@ -943,11 +943,12 @@ def compress(messages, agent, asked):
     if not record(messages, agent):
         return
     kept = SHARE_KEPT * context_window()
-    newest = tail_start(messages, kept)
-    trimmed = trim(messages[:newest], agent, LONG) + messages[newest:]
+    newest_start = tail_start(messages, kept)
+    trimmed = trim(messages[:newest_start], agent, LONG) + messages[newest_start:]
     size = size_after(trimmed, messages, agent)
-    if asked or size > full_at() / 2:
-        start = tail_start(messages, min(kept, estimate(messages) / 4))
+    if asked or size > full_at() / 2:  # over half, it would soon be full again
+        kept = min(kept, estimate(messages) / 4)  # of a short list not all must stay
+        start = tail_start(messages, kept)
         summarise(messages, source=messages, start=start, agent=agent)
     else:
         shrink(messages, trimmed, "trimmed", agent)
@@ -955,7 +956,7 @@ def compress(messages, agent, asked):
 
 
 def make_room(messages, agent):
-    """The server refused the list, whatever we took its size for: trim all, sum up the old half."""
+    """The server refused the list, so our count is wrong: trim all, sum up the old half."""
     if not record(messages, agent):
         return
     refused = tokens_in(messages, agent)
@@ -964,7 +965,8 @@ def make_room(messages, agent):
         shrink(messages, trimmed, "trimmed", agent)
     if tokens_in(messages, agent) > refused / 2:
         start = tail_start(messages, estimate(messages) / 2)
-        if start < 2 and len(messages) > 3:  # the first reply is most of the list: it goes
+        if start < 2 and len(messages) > 3:
+            # The first reply is most of the list: it goes, and the results of its calls with it.
             start = 3 if holds_results(messages[2]) else 2
         summarise(messages, source=messages[:start], start=start, agent=agent)
     have_patience(messages, agent)
@@ -972,8 +974,6 @@ def make_room(messages, agent):
 
 def is_too_long(error):
     """Whether the server refused a request because the list does not fit the window."""
-    if not isinstance(error, anthropic.APIStatusError):
-        return False
     words = r"prompt is too long|context (size|window|length|limit)"  # also of local servers
     return error.status_code == 413 or re.search(words, explain(error)) is not None
 
@@ -990,15 +990,15 @@ def offload(output, most=RESULT_TOKENS):
     most = min(most, context_window() // 4)
     size = output.seek(0, os.SEEK_END)
     if size <= 4 * most:  # about four bytes a token
-        return head_and_tail(output, size)
+        return head_and_tail(output, size)  # all of it
     try:
         path = new_file("result")
         output.seek(0)
         with open(path, "wb") as file:
             shutil.copyfileobj(output, file)
     except OSError:  # the disk takes nothing: then the ends have to do
-        return head_and_tail(output, 2 * most)
-    shown = min(1_000, most // 8)
+        return head_and_tail(output, 4 * most)
+    shown = min(1_000, most // 8)  # tokens: a taste, as the file has all
     event = f"[offloaded: {size // 4:,} -> {shown:,} tokens; {path} has all {size:,} bytes]"
     show("notice", event)
     return f"{event}\n{head_and_tail(output, 4 * shown)}"
@@ -1015,15 +1015,15 @@ def trim(messages, agent, long):
     """
     trimmed = json.loads(json.dumps(messages))  # a copy to the bottom
     for message in trimmed:
-        for block in blocks_of(message):
-            call = block.get("id") or block.get("tool_use_id") or "text"
+        for block in blocks_of(message):  # of a string it makes a new one: that stays
+            label = block.get("id") or block.get("tool_use_id") or "text"  # as the file has it
             fields = block
             if block["type"] == "tool_use":
                 fields = block["input"]  # the long texts of a call are its arguments
             keep = long.get(block["type"], sys.maxsize)
             for name, value in fields.items():
                 if isinstance(value, str) and len(value) > keep:
-                    where = f"{agent.memory.history} under {call}"
+                    where = f"{agent.memory.history} under {label}"
                     fields[name] = f"[{len(value):,} characters in {where}]"
     return trimmed
 
@@ -1047,8 +1047,8 @@ def summarise(messages, source, start, agent):
         show("notice", f"{title} [not summarised, nothing lost: {explain(error)}]".strip())
         return
     first = {"role": "user", "content": summary}
-    record([*messages, first], agent)  # the summary alone is new
-    shrink(messages, [first, *messages[start:]], "summarised", agent)
+    if record([*messages, first], agent):  # the summary alone is new
+        shrink(messages, [first, *messages[start:]], "summarised", agent)
 
 
 def ask_for_summary(source, replaced, agent):
@@ -1057,10 +1057,10 @@ def ask_for_summary(source, replaced, agent):
     The model's words are not trusted with what must stay exact: the harness adds the
     request, the todos and the path.  Raises ValueError if the reply is no use.
     """
-    in_words = copy.copy(agent)
+    in_words = copy.copy(agent)  # the agent itself stays as it is
     in_words.more = {}  # a child that answers as JSON sums up in words
     reply = ask_model([*source, SUM_UP], in_words)
-    agent.work.tokens_read += tokens_of(reply)[0]
+    agent.work.tokens_read += tokens_of(reply)[0]  # the loop does not see this reply
     text = words_of(reply["content"])
     if reply["stop_reason"] in [*CUT_OFF, "tool_use"] or not text:
         raise ValueError(f"no summary came, but {reply['stop_reason']}")
@@ -1099,7 +1099,7 @@ def holds_results(message):
 # How full the list is.
 
 
-@functools.cache
+@functools.cache  # it is asked once, and the answer kept
 def context_window():
     """Tokens that the model can take, by the environment, the Models API, or else 200,000."""
     if CONTEXT_WINDOW:
@@ -1117,7 +1117,7 @@ def full_at():
 
 
 def is_full(messages, agent):
-    """Whether to compress.  If the last time did not help, not before the list has grown."""
+    """Whether to compress: it is over the limit, and has grown since it was cut."""
     return tokens_in(messages, agent) > max(full_at(), agent.memory.patience)
 
 
@@ -1151,7 +1151,7 @@ def measure(messages, reply, agent):
     agent.memory.size = read + written
     agent.memory.counted = len(messages)
     if agent.memory.size == 0:  # a server that counts nothing
-        agent.memory.size = estimate(messages)
+        agent.memory.size = estimate([*messages, reply["content"]])
 
 
 def size_after(shorter, messages, agent):
@@ -1189,11 +1189,11 @@ def advise(fault):
 
 def take_up(messages, agent):
     """Look at the list before a request: is it another one, and what is the latest request?"""
-    if agent.memory is None or agent.memory.messages is not messages:
-        agent.memory = Memory(messages)
+    if agent.memory is None:
+        agent.memory = Memory()
     if isinstance(messages[-1]["content"], str):  # the person's words, or a child's prompt
         query = io.BytesIO(messages[-1]["content"].encode())
-        messages[-1]["content"] = offload(query, context_window())  # over a quarter
+        messages[-1]["content"] = offload(query, context_window())  # a quarter at most stays
         agent.memory.request = messages[-1]["content"]
         # main() may have taken back the words before: then these stand in their place, and
         # are not in the history file yet.
@@ -1243,10 +1243,10 @@ def shrink(messages, shorter, what, agent):
     """Make the list the ``shorter`` one, in place, and say what was done."""
     memory = agent.memory
     before = tokens_in(messages, agent)
-    memory.size = size_after(shorter, messages, agent)
-    memory.counted = len(shorter)
-    memory.recorded = len(shorter)
+    memory.size = size_after(shorter, messages, agent)  # while messages is still the old list
     messages[:] = shorter
+    memory.counted = len(messages)
+    memory.recorded = len(messages)  # the file has it all, and what was cut out too
     event = f"{what}: {before:,} -> {memory.size:,} tokens; {memory.history} has all"
     show("notice", f"{agent.work.title} [{event}]".strip())
 
@@ -1278,12 +1278,12 @@ def show(kind, text):
     "waiting" is for a terminal alone: the next line overwrites it.
     """
     if WORKING and kind != "notice":  # the child's line stands for all that it would print
-        kind = "waiting"
+        kind = "waiting"  # so that the next line overwrites it
         columns = shutil.get_terminal_size().columns
         text = WORKING[-1].work.line()
-        room = columns - 1  # what wraps could not be overwritten
+        room = columns - 1  # a line that wraps could not be overwritten
         if not text.isascii():
-            room = columns // 2 - 1  # a sign may be two columns wide
+            room = columns // 2 - 1  # a character may take two columns, as in Chinese
         text = text[:room]
     text = re.sub(CONTROL, "", text)
     if not text:  # for example a reply that is nothing but calls
