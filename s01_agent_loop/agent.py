@@ -123,7 +123,11 @@ def run_tool(call, result, handlers):
 
 # ---- What the API takes back ---------------------------------------------------------
 
-THINKING = ["thinking", "redacted_thinking"]  # what the model thought before it spoke
+TEXTS = {  # {type of block: the texts that it must have}
+    "text": ["text"],
+    "thinking": ["thinking", "signature"],  # what the model thought before it spoke
+    "redacted_thinking": ["data"],
+}
 NO_OBJECT = "not_an_object"  # under this name stands an input that was none
 USED_IDS = set()  # of all calls so far: the API takes an id once
 
@@ -140,18 +144,27 @@ def valid_reply(reply):
     text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
     for block in json.loads(text, parse_constant=str):  # NaN becomes "NaN"
-        words = block.get("text")
-        if block["type"] == "tool_use":
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "tool_use":
             blocks.append(valid_call(block))
-        elif block["type"] == "text" and words and words.strip():
-            blocks.append({"type": "text", "text": words})
-        elif block["type"] in THINKING and (block.get("signature") or block.get("data")):
-            blocks.append(block)  # signed, so it goes back unchanged
+        elif is_whole(block):
+            names = ["type", *TEXTS[block["type"]]]
+            blocks.append({name: block[name] for name in names})
     # Cut off while it was thinking: a reply must not end there.
-    while blocks and blocks[-1]["type"] in THINKING:
+    while blocks and "thinking" in blocks[-1]["type"]:
         blocks.pop()
     reply["content"] = blocks
     return reply
+
+
+def is_whole(block):
+    """Whether a block has the texts of its type, and the last of them is not blank."""
+    names = TEXTS.get(str(block.get("type")), [])
+    texts = [block.get(name) for name in names]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        return False
+    return texts[-1].strip() != ""
 
 
 def valid_call(block):

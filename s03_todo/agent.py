@@ -127,7 +127,11 @@ def run_tool(call, result, handlers):
 
 # ---- What the API takes back ---------------------------------------------------------
 
-THINKING = ["thinking", "redacted_thinking"]  # what the model thought before it spoke
+TEXTS = {  # {type of block: the texts that it must have}
+    "text": ["text"],
+    "thinking": ["thinking", "signature"],  # what the model thought before it spoke
+    "redacted_thinking": ["data"],
+}
 NO_OBJECT = "not_an_object"  # under this name stands an input that was none
 USED_IDS = set()  # of all calls so far: the API takes an id once
 
@@ -144,18 +148,27 @@ def valid_reply(reply):
     text = text.encode("utf-8", "replace").decode()  # half an emoji becomes "?"
     blocks = []
     for block in json.loads(text, parse_constant=str):  # NaN becomes "NaN"
-        words = block.get("text")
-        if block["type"] == "tool_use":
+        if not isinstance(block, dict):
+            continue
+        if block.get("type") == "tool_use":
             blocks.append(valid_call(block))
-        elif block["type"] == "text" and words and words.strip():
-            blocks.append({"type": "text", "text": words})
-        elif block["type"] in THINKING and (block.get("signature") or block.get("data")):
-            blocks.append(block)  # signed, so it goes back unchanged
+        elif is_whole(block):
+            names = ["type", *TEXTS[block["type"]]]
+            blocks.append({name: block[name] for name in names})
     # Cut off while it was thinking: a reply must not end there.
-    while blocks and blocks[-1]["type"] in THINKING:
+    while blocks and "thinking" in blocks[-1]["type"]:
         blocks.pop()
     reply["content"] = blocks
     return reply
+
+
+def is_whole(block):
+    """Whether a block has the texts of its type, and the last of them is not blank."""
+    names = TEXTS.get(str(block.get("type")), [])
+    texts = [block.get(name) for name in names]
+    if not texts or not all(isinstance(text, str) for text in texts):
+        return False
+    return texts[-1].strip() != ""
 
 
 def valid_call(block):
@@ -367,11 +380,14 @@ def edit_file(path, old_text, new_text):
     target = safe_path(path)
     # surrogateescape: a byte that is not UTF-8 gets a stand-in, and writing undoes it.
     text = target.read_bytes().decode("utf-8", "surrogateescape")
-    if text.count("\r\n") > text.count("\n") / 2:  # models write \n, this file \r\n
+    if text.count("\r\n") > text.count("\n") / 2:  # most lines end so; models write \n
         # First all to \n, or a \r\n would become \r\r\n.
         old_text = old_text.replace("\r\n", "\n").replace("\n", "\r\n")
         new_text = new_text.replace("\r\n", "\n").replace("\n", "\r\n")
-    found = text.count(old_text) if old_text else 0
+    if not old_text:
+        raise ValueError("old_text must not be empty")
+    # At each place by itself, as two occurrences may overlap.
+    found = sum(text.startswith(old_text, place) for place in range(len(text)))
     if found != 1:
         raise ValueError(f"old_text must occur exactly once in {path}; found {found}")
     new = text.replace(old_text, new_text)
@@ -397,14 +413,14 @@ def grep(pattern, path="."):
         for file in files_under(path):
             for hit in hits_in(file, expression):
                 found.append(hit)
-                if len(found) > FIND_LIMIT:
+                if len(found) > FIND_LIMIT:  # one more than is shown, so that capped tells
                     return capped(found)
     return capped(found)
 
 
 add_tool(
     read_file,
-    "Read limit lines of a file from line offset on.",
+    "Read `limit` lines of a file from line `offset` on.",
     {"path": STRING, "offset": INTEGER, "limit": INTEGER},
     required=["path"],
 )
@@ -456,11 +472,12 @@ def safe_path(path):
 
 def numbered_lines(path):
     """The lines of a file as they are, one by one, with their numbers."""
+    # newline="": the line ends stay as they are.
     with open(path, encoding="utf-8", errors="replace", newline="") as file:
         number = 1
         line = file.readline(LINE_LIMIT)
         while line:
-            yield number, line
+            yield number, line  # hands it out; goes on here when the next one is asked for
             number += 1
             line = file.readline(LINE_LIMIT)
 
@@ -471,13 +488,13 @@ def search(folder, pattern, asked):
     asked: what the model wrote; a folder in SKIP is entered only if it is named there.
     """
     here = Path(os.path.realpath("."))
-    skipped = SKIP - set(Path(asked).parts)
+    skipped = SKIP - set(Path(asked).parts)  # parts: the names between the slashes
     found = []
-    for path in folder.glob(pattern):
+    for path in folder.glob(pattern):  # not the tool: each Path has a glob of its own
         if Path(os.path.realpath(path)).is_relative_to(here):  # a link may lead out
-            seen = path.relative_to(here)
-            if not skipped.intersection(seen.parts):
-                found.append(seen)
+            relative = path.relative_to(here)
+            if not skipped.intersection(relative.parts):
+                found.append(relative)
     return sorted(found)
 
 
@@ -487,18 +504,18 @@ def files_under(path):
     if not where.exists():
         raise FileNotFoundError(f"there is no {path}")
     if where.is_file():
-        return [Path(path)]
-    found = search(where, "**/*", path)
+        return [Path(path)]  # as the model wrote it
+    found = search(where, "**/*", asked=path)
     return [file for file in found if file.is_file() and os.access(file, os.R_OK)]
 
 
 def hits_in(file, expression):
     """The lines of ``file`` that match, each with path, number and what is around the match."""
     with open(file, "rb") as head:
-        if b"\0" in head.read(1024):  # it is no text
-            return
+        if b"\0" in head.read(1024):
+            return  # it is no text, so nothing in it matches
     for number, line in numbered_lines(file):
-        match = expression.search(line.rstrip("\r\n"))
+        match = expression.search(line.rstrip("\r\n"))  # without its end, so that $ fits
         if match:
             first = max(match.start() - 100, 0)
             around = line[first : first + 300].strip()
@@ -513,25 +530,25 @@ def capped(found):
     return "\n".join(lines) or "(nothing found)"
 
 
-@contextlib.contextmanager
+@contextlib.contextmanager  # makes the function below one for "with"
 def time_limit():
     """``with time_limit():`` raises TimeoutError in its body after SEARCH_TIME.
 
     An expression such as (a+)+$ can search for years.  Windows has no such alarm clock.
     """
     if hasattr(signal, "setitimer"):
-        signal.signal(signal.SIGALRM, ring)
-        # Again each second: a TimeoutError is an OSError, and Path.glob may swallow those.
+        signal.signal(signal.SIGALRM, ring)  # when the alarm goes off, Python calls ring
+        # Again each second: Path.glob may ignore an OSError, and a TimeoutError is one.
         signal.setitimer(signal.ITIMER_REAL, SEARCH_TIME, 1)
     try:
         yield  # here the body of the "with" runs
     finally:
         if hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.setitimer(signal.ITIMER_REAL, 0)  # off
 
 
 def ring(signal_number, frame):
-    """What the alarm clock calls."""
+    """What the alarm clock calls; it tells two things that are of no use here."""
     raise TimeoutError(f"stopped after {SEARCH_TIME} s: try a simpler pattern or a smaller folder")
 
 
@@ -568,7 +585,7 @@ def check_items(items):
         raise ValueError(f"items must be a list of at most {ITEM_LIMIT}")
     active = 0
     for item in items:
-        if not is_item(item):  # checked_arguments has looked at the list alone
+        if not is_item(item):  # checked_arguments saw only that items is a list
             wanted = f"a text and a status, one of {', '.join(MARKS)}"
             raise ValueError(f"an item needs {wanted}; got {str(item)[:200]}")
         if item["status"] == "in_progress":
@@ -583,7 +600,8 @@ def is_item(item):
         return False
     text = item.get("text")
     is_text = isinstance(text, str) and text.strip() != ""
-    return is_text and item.get("status") in list(MARKS)  # a list: the status may be one too
+    # list(MARKS): to look for a status such as [] in MARKS itself would raise TypeError.
+    return is_text and item.get("status") in list(MARKS)
 
 
 def drawn(items):
@@ -598,7 +616,7 @@ def remind(calls):
     """After PATIENCE rounds without a todo, put a reminder into the last result.
 
     Inside its text: the API refuses a text before the results, and one after them looks like
-    the person speaking, which teaches the model to end its turn.
+    the person speaking; a model that often sees that ends its turn to let them speak.
     """
     PLAN.rounds += 1
     for call, result in calls:
@@ -611,7 +629,7 @@ def remind(calls):
         show("notice", "[the model was reminded of its todo list]")
 
 
-ITEM = {
+ITEM = {  # told to the model; is_item sees to it
     "type": "object",
     "properties": {"text": STRING, "status": {"type": "string", "enum": list(MARKS)}},
     "required": ["text", "status"],
@@ -619,7 +637,7 @@ ITEM = {
 add_tool(
     todo,
     "Write your list of steps, the whole list each time.",
-    {"items": {"type": "array", "items": ITEM}},
+    {"items": {"type": "array", "items": ITEM}},  # the inner one: what stands in the array
     required=["items"],
 )
 

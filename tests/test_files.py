@@ -139,13 +139,21 @@ def test_an_edit_changes_what_it_is_asked_to_and_no_other_byte(
 
 
 def test_an_edit_needs_exactly_one_occurrence(use, environment):
-    (environment / "file").write_bytes(b"a b b c")
-    found = {"z": 0, "b": 2, "": 0}
+    (environment / "file").write_bytes(b"aaa b b c")
+    found = {"z": 0, "b": 2, "aa": 2}
     edits = [edit("file", old, "x") for old in found]
     words = errors(use(*edits))
     for line, number in zip(words, found.values(), strict=True):
         assert re.findall(r"found (\d)", line) == [str(number)]
-    assert (environment / "file").read_bytes() == b"a b b c"
+    assert (environment / "file").read_bytes() == b"aaa b b c"
+
+
+@pytest.mark.parametrize("content", [b"", b"a", b"some text"])
+def test_an_edit_of_an_empty_text_is_refused(use, environment, content):
+    (environment / "file").write_bytes(content)
+    [words] = errors(use(edit("file", "", "x")))
+    assert "old_text must not be empty" in words
+    assert (environment / "file").read_bytes() == content
 
 
 @posix

@@ -401,6 +401,7 @@ def test_a_call_with_a_bad_name_is_answered_with_the_tools_there_are(meet):
 UNKNOWN = {"type": "hologram", "light": 1}
 TEXTLESS = {"type": "text"}
 UNSIGNED = {"type": "thinking", "thinking": "Hm."}
+THOUGHTLESS = {"type": "thinking", "signature": "c2ln"}
 
 
 def test_a_block_that_cannot_go_back_is_left_out(meet):
@@ -408,9 +409,12 @@ def test_a_block_that_cannot_go_back_is_left_out(meet):
         UNKNOWN,
         TEXTLESS,
         {"type": "text", "text": None},
-        {"type": "redacted_thinking"},
+        {"type": "text", "text": 5},
+        {"type": "redacted_thinking", "data": 3},
         {"type": ["text"], "text": "Hm."},
+        "no block at all",
         UNSIGNED,
+        THOUGHTLESS,
         text("So."),
         bash("echo hi"),
         UNKNOWN,
